@@ -1,0 +1,180 @@
+"""Array operations whose best form depends on the library that owns the array.
+
+Everything else in the package is written against the array namespace of its inputs, so it runs on
+NumPy arrays and PyTorch tensors alike.  This is the only core file that knows either by name.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.special
+from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+
+Array = Any
+
+#: Panels of a blocked triangular product: enough to skip most of the zeros, few enough for fast products.
+_PANELS = 4
+_SMALLEST_PANEL = 32
+_JITTER_TRIES = 12
+
+
+class NotPositiveDefiniteError(ValueError):
+    """A matrix that must be positive definite is not, even with jitter on its diagonal."""
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array namespace shared by ``arrays``; plain numbers are ignored."""
+    return array_namespace(*(a for a in arrays if not isinstance(a, (int, float))))
+
+
+def as_float64(x: Array) -> Array:
+    """``x`` in float64, where it already lives."""
+    xp = namespace(x)
+    return xp.astype(x, xp.float64, copy=False)
+
+
+def like(values: Array, reference: Array) -> Array:
+    """``values`` with the library, dtype and device of ``reference``."""
+    if is_torch_array(reference):
+        import torch
+
+        return torch.as_tensor(values).to(dtype=reference.dtype, device=reference.device)
+    return np.asarray(values, dtype=reference.dtype)
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    """``x`` as a NumPy array on the host."""
+    return x.detach().cpu().numpy() if is_torch_array(x) else np.asarray(x)
+
+
+def precision_of(x: Array) -> float:
+    """The rounding unit of the dtype of ``x``."""
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+# Special functions -------------------------------------------------------------------------------
+
+
+def _special(name: str, x: Array) -> Array:
+    if is_torch_array(x):
+        import torch
+
+        return getattr(torch.special, name)(x)
+    return getattr(scipy.special, name)(x)
+
+
+def ndtr(x: Array) -> Array:
+    """The standard normal distribution function."""
+    return _special("ndtr", x)
+
+
+def log_ndtr(x: Array) -> Array:
+    """Its logarithm, accurate far into the left tail."""
+    return _special("log_ndtr", x)
+
+
+def normal_density(x: Array) -> Array:
+    """The standard normal density."""
+    return namespace(x).exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
+def expit(x: Array) -> Array:
+    """The logistic function ``1 / (1 + exp(-x))``."""
+    return _special("expit", x)
+
+
+def log_expit(x: Array) -> Array:
+    """Its logarithm, without overflow."""
+    xp = namespace(x)
+    return xp.minimum(x, xp.zeros_like(x)) - xp.log1p(xp.exp(-xp.abs(x)))
+
+
+def bessel_k(order: float, x: Array) -> Array:
+    """The modified Bessel function of the second kind; on the host, whatever the library."""
+    return like(scipy.special.kv(order, to_numpy(x)), x)
+
+
+# Triangular algebra ------------------------------------------------------------------------------
+
+
+def cholesky(A: Array) -> Array:
+    """The lower Cholesky factor of ``A``, or `NotPositiveDefiniteError`."""
+    try:
+        if is_numpy_array(A):
+            return scipy.linalg.cholesky(A, lower=True)
+        L = namespace(A).linalg.cholesky(A)
+    except (np.linalg.LinAlgError, RuntimeError, ValueError) as error:
+        raise NotPositiveDefiniteError(str(error)) from error
+    return L
+
+
+def cholesky_jittered(A: Array, rounding: float) -> tuple[Array, float]:
+    """The lower Cholesky factor of ``A + jitter I`` for the smallest jitter on a ladder that works.
+
+    The ladder starts at a hundred times ``rounding`` (the unit of the dtype in which the factor will be
+    used) of the mean diagonal entry and climbs by tens.  Returns the factor and the jitter.
+    """
+    xp = namespace(A)
+    scale = float(xp.mean(xp.linalg.diagonal(A)))
+    if not math.isfinite(scale) or scale <= 0:
+        raise NotPositiveDefiniteError("the diagonal is not positive and finite")
+    identity = xp.eye(A.shape[0], dtype=A.dtype, device=device(A))
+    jitter = 100 * rounding * scale
+    for _ in range(_JITTER_TRIES):
+        try:
+            return cholesky(A + jitter * identity), jitter
+        except NotPositiveDefiniteError:
+            jitter *= 10
+    raise NotPositiveDefiniteError(f"not positive definite even with {jitter:g} on the diagonal")
+
+
+def inverse_lower(L: Array) -> Array:
+    """The inverse of a lower triangular matrix, lower triangular too."""
+    if is_numpy_array(L):
+        return scipy.linalg.solve_triangular(L, np.eye(L.shape[0], dtype=L.dtype), lower=True)
+    import torch
+
+    return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)
+
+
+def times_lower_transposed(P: Array, R: Array) -> Array:
+    """``P @ R.T`` for lower triangular ``R``.
+
+    On the host the product runs panel by panel, so that only the panel on the diagonal multiplies
+    zeros: nearly the speed of a general product at little more than half of its operations, and,
+    unlike the triangular BLAS calls of SciPy, free of the interpreter lock.
+    """
+    m = R.shape[0]
+    panel = max(_SMALLEST_PANEL, -(-m // _PANELS))
+    if not is_numpy_array(P) or m <= panel:
+        return P @ R.T
+    out = np.empty((P.shape[0], m), dtype=P.dtype)
+    for start in range(0, m, panel):
+        stop = min(start + panel, m)
+        np.matmul(P[:, :stop], R[start:stop, :stop].T, out=out[:, start:stop])
+    return out
+
+
+def clipped_at_zero(A: Array) -> Array:
+    """``A`` with what rounding took below zero put back; in place on the host."""
+    if is_numpy_array(A):
+        return np.maximum(A, 0, out=A)
+    return namespace(A).clip(A, 0)
+
+
+def row_squares(A: Array) -> Array:
+    """The squared length of each row."""
+    if is_numpy_array(A):
+        return np.einsum("ij,ij->i", A, A)
+    return namespace(A).sum(A * A, axis=1)
+
+
+def weighted_gram(phi: Array, w: Array) -> Array:
+    """``phi.T @ diag(w) @ phi`` in float64 for non-negative ``w`` (a symmetric product of one matrix)."""
+    xp = namespace(phi)
+    root = xp.astype(xp.sqrt(w), phi.dtype, copy=False)[:, None] * phi
+    return as_float64(root.T @ root)

@@ -1,0 +1,116 @@
+"""Blocks of rows, and sweeps over them.
+
+A `Table` cuts rows into blocks that fit the cache; `sweep` runs a function over the blocks in threads,
+one BLAS thread each, and yields the results in the order of the blocks, so that sums do not depend on
+the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse
+from threadpoolctl import ThreadpoolController
+
+from .arrays import Array, namespace
+
+T = TypeVar("T")
+
+#: A block is at most this many numbers wide and tall together, in features or in columns.
+_BLOCK_NUMBERS = 2**20
+_MIN_ROWS, _MAX_ROWS = 256, 4096
+#: Blocks in flight for each thread: enough to keep it busy, few enough to keep results few.
+_AHEAD = 3
+
+
+class Table(NamedTuple):
+    """Rows in memory, dense or CSR, with their labels and weights.
+
+    Sparse blocks are made dense one at a time: the algebra behind them is dense in any case.
+    """
+
+    X: Any
+    y: Array
+    weight: Array
+    block_rows: int
+
+    @classmethod
+    def of(cls, X: Any, y: Array, weight: Array, n_features: int) -> Table:
+        """A table in blocks that suit rows of ``n_features`` features."""
+        return cls(X, y, weight, rows_in_block(max(n_features, X.shape[1])))
+
+    @property
+    def n_rows(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def n_blocks(self) -> int:
+        return -(-self.n_rows // self.block_rows)
+
+    @property
+    def reference(self) -> Array:
+        """An array of the library and dtype of the blocks."""
+        return dense(self.X[:1])
+
+    def block(self, index: int) -> tuple[Array, Array, Array]:
+        rows = slice(index * self.block_rows, (index + 1) * self.block_rows)
+        return dense(self.X[rows]), self.y[rows], self.weight[rows]
+
+
+def rows_in_block(width: int) -> int:
+    """How many rows of ``width`` numbers make a block that fits the cache."""
+    return int(np.clip(_BLOCK_NUMBERS // max(width, 1), _MIN_ROWS, _MAX_ROWS))
+
+
+def dense(X: Any) -> Array:
+    """A block as a dense array."""
+    return X.toarray() if scipy.sparse.issparse(X) else X
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """``n_jobs`` as a count: None and -1 are all cores, -2 all but one, and so on."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return cores
+    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """The loaded BLAS libraries; looking for them takes longer than a small pass."""
+    return ThreadpoolController()
+
+
+def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Iterator[T]:
+    """``function(0), function(1), ...`` in order, computed by ``n_jobs`` threads.
+
+    BLAS threads are a setting of the whole process: they are limited during the sweep and put back after it.
+    """
+    if n_jobs == 1 or n_blocks == 1:
+        yield from map(function, range(n_blocks))
+        return
+    waiting: deque[Future[T]] = deque()
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(n_jobs) as pool:
+        try:
+            for index in range(n_blocks):
+                waiting.append(pool.submit(function, index))
+                if len(waiting) >= _AHEAD * n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def gather_rows(parts: Iterable[T]) -> T:
+    """One tuple of arrays from the tuples of consecutive blocks."""
+    parts = list(parts)
+    xp = namespace(parts[0][0])
+    return type(parts[0])(*(xp.concat(arrays) for arrays in zip(*parts, strict=True)))

@@ -1,0 +1,93 @@
+r"""The one step that everything goes through.
+
+A pass turns a belief into `Stats`, sums over rows; the prior turns sums into the next belief; and the
+objective of every method in this package is `objective`: the rows' bound less one divergence.
+
+Because Stats are sums, blocks, threads, devices and machines only decide where they are added up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .arrays import Array, namespace
+from .chunks import Table, gather_rows, sweep
+from .gaussian import Belief
+from .likelihoods import Likelihood
+from .rows import Features, Latent
+
+#: Features are kept between passes while they take no more than this.
+_CACHE_BYTES = 256 * 2**20
+
+
+class Stats(NamedTuple):
+    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, the bound :math:`\sum l`, and how many."""
+
+    G: Array
+    h: Array
+    bound: float
+    n: float
+
+
+def add(first: Stats, second: Stats) -> Stats:
+    """The Stats of two sets of rows together."""
+    return Stats(*(a + b for a, b in zip(first, second, strict=True)))
+
+
+def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: Array, weight: Array) -> Stats:
+    """The Stats of one block, at one belief.  A row of weight ``k`` counts ``k`` times."""
+    xp = namespace(y)
+    latent = features.moments(belief)
+    l, w, b = likelihood.sites(y, latent.mu, latent.v)  # noqa: E741
+    G, h = features.gather(weight * w, weight * b)
+    return Stats(G, h, float(xp.sum(weight * l)), float(xp.sum(weight)))
+
+
+def objective(stats: Stats, prior: Any, belief: Belief) -> float:
+    """What every inference ascends: the bound of the rows less the divergence of belief from prior."""
+    return stats.bound - float(prior.kl(belief))
+
+
+@dataclass
+class Problem:
+    """Data, rows, likelihood and prior, ready for passes; features are kept where they fit in memory."""
+
+    table: Table
+    rows: Any
+    likelihood: Likelihood
+    prior: Any
+    n_jobs: int = 1
+    _kept: dict[int, Features] = field(default_factory=dict, repr=False)
+
+    def stats(self, belief: Belief) -> Stats:
+        """One pass over all rows."""
+        seen = self._seen(belief)
+
+        def one_block(index: int) -> Stats:
+            _, y, weight = self.table.block(index)
+            return block_stats(self.features(index), self.likelihood, seen, y, weight)
+
+        total: Stats | None = None
+        for part in sweep(one_block, self.table.n_blocks, self.n_jobs):
+            total = part if total is None else add(total, part)
+        assert total is not None
+        return total
+
+    def latent(self, belief: Belief) -> Latent:
+        """The latent moments of every row."""
+        seen = self._seen(belief)
+        parts = sweep(lambda index: self.features(index).moments(seen), self.table.n_blocks, self.n_jobs)
+        return gather_rows(parts)
+
+    def features(self, index: int) -> Features:
+        if index in self._kept:
+            return self._kept[index]
+        X, _, _ = self.table.block(index)
+        features = self.rows.lift(X)
+        if self.table.n_rows * self.rows.n_weights * X.itemsize <= _CACHE_BYTES:
+            self._kept[index] = features
+        return features
+
+    def _seen(self, belief: Belief) -> Belief:
+        return self.prior.effective(belief).seen_by(self.table.reference)

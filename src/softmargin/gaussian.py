@@ -1,0 +1,62 @@
+r"""Beliefs about weights: Gaussians, their divergence from a prior, and draws from them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .arrays import Array, as_float64, cholesky, inverse_lower, like, namespace, row_squares
+
+
+class Belief(NamedTuple):
+    r"""A Gaussian :math:`q = N(m, S)` over weights, :math:`S = R^T R` with ``R`` lower triangular.
+
+    ``hyper`` holds what a prior infers beside the weights (variances, say); nobody else looks at it.
+    """
+
+    mean: Array
+    root: Array
+    log_det: Array
+    hyper: Any = None
+
+    @property
+    def covariance(self) -> Array:
+        return self.root.T @ self.root
+
+    @property
+    def variances(self) -> Array:
+        return row_squares(self.root.T)
+
+    def seen_by(self, reference: Array) -> Belief:
+        """The same belief in the dtype, library and place of a block of rows."""
+        return self._replace(mean=like(self.mean, reference), root=like(self.root, reference))
+
+
+def from_natural(precision: Array, h: Array, hyper: Any = None) -> Belief:
+    r"""The Gaussian proportional to :math:`\exp(h^T x - x^T \Lambda x / 2)` for the precision :math:`\Lambda`."""
+    xp = namespace(h)
+    C = cholesky(as_float64(precision))
+    R = inverse_lower(C)
+    return Belief(R.T @ (R @ as_float64(h)), R, -2 * xp.sum(xp.log(xp.linalg.diagonal(C))), hyper)
+
+
+def kl(belief: Belief, precision: Array, log_det_precision: float | Array) -> Array:
+    r""":math:`KL(N(m, S) \,\|\, N(0, P^{-1}))` for a precision that is a diagonal (a vector) or a matrix.
+
+    .. math:: \tfrac12 (\mathrm{tr}\, P S + m^T P m - \dim - \log|P| - \log|S|)
+
+    A prior that is uncertain of its own scale passes the expectations of ``P`` and of ``log|P|`` instead.
+    """
+    xp = namespace(belief.mean)
+    m = belief.mean
+    if precision.ndim == 1:
+        energy = xp.sum(precision * (belief.variances + m * m))
+    else:
+        energy = xp.sum(precision * belief.covariance) + m @ (precision @ m)
+    return 0.5 * (energy - m.shape[0] - log_det_precision - belief.log_det)
+
+
+def sample(mean: np.ndarray, root: np.ndarray, n_draws: int, rng: np.random.RandomState) -> np.ndarray:
+    """Draws from ``N(mean, root.T @ root)``, one a row."""
+    return mean + rng.standard_normal((n_draws, root.shape[0])) @ root

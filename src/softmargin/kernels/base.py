@@ -1,0 +1,84 @@
+"""What every kernel can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+
+from ..arrays import Array, namespace
+
+
+class Kernel(ABC):
+    """A covariance function; see `softmargin.kernels` for the protocol."""
+
+    @abstractmethod
+    def __call__(self, X: Array, Z: Array) -> Array:
+        """The covariances between the rows of ``X`` and those of ``Z``."""
+
+    @abstractmethod
+    def diagonal(self, X: Array) -> Array:
+        """The variance at each row of ``X``."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> np.ndarray:
+        """The logarithms of the positive parameters, as one flat vector."""
+
+    @abstractmethod
+    def with_theta(self, theta: np.ndarray) -> Kernel:
+        """The same kernel with other log-parameters."""
+
+    @abstractmethod
+    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
+        """Slopes in ``theta``, given the slopes ``dK`` in ``kernel(X, Z)``."""
+
+    @abstractmethod
+    def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
+        """Slopes in ``theta``, given the slopes ``dk`` in ``kernel.diagonal(X)``."""
+
+    @abstractmethod
+    def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
+        """Slopes in the rows of ``X``, given the slopes ``dK`` in ``kernel(X, Z)``."""
+
+    def with_length_scale(self, length_scale: Any) -> Kernel:
+        """The same kernel, with every length-scale that is None replaced."""
+        return self
+
+    def __add__(self, other: Any) -> Kernel:
+        from .combine import Sum, as_kernel
+
+        return Sum(self, as_kernel(other))
+
+    def __radd__(self, other: Any) -> Kernel:
+        from .combine import Sum, as_kernel
+
+        return Sum(as_kernel(other), self)
+
+    def __mul__(self, other: Any) -> Kernel:
+        from .combine import Product, as_kernel
+
+        return Product(self, as_kernel(other))
+
+    def __rmul__(self, other: Any) -> Kernel:
+        from .combine import Product, as_kernel
+
+        return Product(as_kernel(other), self)
+
+
+def positive(name: str, value: Any) -> float | tuple[float, ...]:
+    """``value`` as a positive number, or a tuple of them; otherwise an error that names it."""
+    try:
+        numbers = np.atleast_1d(np.asarray(value, dtype=float))
+    except (TypeError, ValueError):
+        numbers = np.array([np.nan])
+    if numbers.ndim != 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise ValueError(f"{name} must be positive and finite (a number, or one for each column), got {value!r}.")
+    return float(numbers[0]) if np.ndim(value) == 0 else tuple(map(float, numbers))
+
+
+def filled(X: Array, value: float) -> Array:
+    """A vector with an entry ``value`` for each row of ``X``."""
+    return namespace(X).full(X.shape[0], value, dtype=X.dtype, device=device(X))

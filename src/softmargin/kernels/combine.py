@@ -1,0 +1,135 @@
+"""Sums and products of kernels, and what else may stand for a kernel."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from .base import Kernel
+from .stationary import RBF, Matern
+from .variance import Constant, Linear, White
+
+
+@dataclass(frozen=True, repr=False)
+class _Pair(Kernel):
+    """Two kernels; the parameters of the first come first."""
+
+    first: Kernel
+    second: Kernel
+
+    @abstractmethod
+    def _inner_slopes(self, slopes: Array, first: Any, second: Any) -> tuple[Array, Array]:
+        """The slopes in either part; ``first()`` and ``second()`` give the parts' values."""
+
+    @property
+    def theta(self) -> np.ndarray:
+        return np.concatenate([self.first.theta, self.second.theta])
+
+    def with_theta(self, theta: np.ndarray) -> Kernel:
+        split = len(self.first.theta)
+        return type(self)(self.first.with_theta(theta[:split]), self.second.with_theta(theta[split:]))
+
+    def with_length_scale(self, length_scale: Any) -> Kernel:
+        return type(self)(self.first.with_length_scale(length_scale), self.second.with_length_scale(length_scale))
+
+    def _slopes(self, X: Array, Z: Array, dK: Array) -> tuple[Array, Array]:
+        return self._inner_slopes(dK, lambda: self.first(X, Z), lambda: self.second(X, Z))
+
+    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
+        first, second = self._slopes(X, Z, dK)
+        return np.concatenate([self.first.pullback(X, Z, first), self.second.pullback(X, Z, second)])
+
+    def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
+        first, second = self._inner_slopes(dk, lambda: self.first.diagonal(X), lambda: self.second.diagonal(X))
+        return np.concatenate([self.first.pullback_diagonal(X, first), self.second.pullback_diagonal(X, second)])
+
+    def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
+        first, second = self._slopes(X, Z, dK)
+        return self.first.pullback_inputs(X, Z, first) + self.second.pullback_inputs(X, Z, second)
+
+
+class Sum(_Pair):
+    """The sum of two independent functions' kernels.
+
+    >>> RBF(1.0) + White(0.1)
+    RBF(length_scale=1.0) + White(variance=0.1)
+    """
+
+    def __call__(self, X: Array, Z: Array) -> Array:
+        return self.first(X, Z) + self.second(X, Z)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.first.diagonal(X) + self.second.diagonal(X)
+
+    def _inner_slopes(self, slopes: Array, first: Any, second: Any) -> tuple[Array, Array]:
+        return slopes, slopes
+
+    def __repr__(self) -> str:
+        return f"{self.first} + {self.second}"
+
+
+class Product(_Pair):
+    """The product of two kernels: rows are alike where they are alike in both respects.
+
+    >>> 3.0 * RBF(1.0)
+    3.0 * RBF(length_scale=1.0)
+    """
+
+    def __call__(self, X: Array, Z: Array) -> Array:
+        if isinstance(self.first, Constant):
+            K = self.second(X, Z)
+            K *= self.first.variance
+            return K
+        return self.first(X, Z) * self.second(X, Z)
+
+    def diagonal(self, X: Array) -> Array:
+        return self.first.diagonal(X) * self.second.diagonal(X)
+
+    def _inner_slopes(self, slopes: Array, first: Any, second: Any) -> tuple[Array, Array]:
+        return slopes * second(), slopes * first()
+
+    def __repr__(self) -> str:
+        return " * ".join(_factor(part) for part in (self.first, self.second))
+
+
+def _factor(kernel: Kernel) -> str:
+    if isinstance(kernel, Constant):
+        return f"{kernel.variance}"
+    return f"({kernel})" if isinstance(kernel, Sum) else f"{kernel}"
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """``kernel`` itself, a positive number as `Constant`, or a scikit-learn kernel converted.
+
+    >>> from sklearn.gaussian_process import kernels as sk
+    >>> as_kernel(sk.ConstantKernel(2.0) * sk.RBF(0.5) + sk.WhiteKernel(0.1))
+    2.0 * RBF(length_scale=0.5) + White(variance=0.1)
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, Real) and not isinstance(kernel, bool):
+        return Constant(float(kernel))
+    from sklearn.gaussian_process import kernels as sk
+
+    if isinstance(kernel, (sk.Sum, sk.Product)):
+        combined = Sum if isinstance(kernel, sk.Sum) else Product
+        return combined(as_kernel(kernel.k1), as_kernel(kernel.k2))
+    if isinstance(kernel, sk.Matern):  # a subclass of scikit-learn's RBF, so it is asked first
+        return RBF(kernel.length_scale) if np.isinf(kernel.nu) else Matern(kernel.length_scale, nu=kernel.nu)
+    if isinstance(kernel, sk.RBF):
+        return RBF(kernel.length_scale)
+    if isinstance(kernel, sk.ConstantKernel):
+        return Constant(kernel.constant_value)
+    if isinstance(kernel, sk.WhiteKernel):
+        return White(kernel.noise_level)
+    if isinstance(kernel, sk.DotProduct):
+        return Linear() if kernel.sigma_0 == 0 else Linear() + Constant(kernel.sigma_0**2)
+    raise ValueError(
+        f"kernel must be a kernel of softmargin.kernels (RBF, Matern, Linear, Constant, White, their sums and "
+        f"products) or scikit-learn's kernel of one of these kinds, got {kernel!r}."
+    )

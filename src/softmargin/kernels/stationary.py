@@ -1,0 +1,170 @@
+"""Stationary kernels: ``k = g(s)``, with ``s`` the squared distance in units of the length-scales."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, bessel_k, clipped_at_zero, like, namespace, row_squares, to_numpy
+from .base import Kernel, filled, positive
+
+#: Scaled coordinates beyond this are as far away as matters; their squares stay finite in float32.
+_FAR = 1e15
+#: Squared distances below this are none: slopes that have no limit there meet a factor of zero.
+_NEAR = 1e-16
+
+
+@dataclass(frozen=True)
+class _Stationary(Kernel):
+    r"""Everything but the shape ``g`` and its slope ``g'``.
+
+    With :math:`a = x / \ell`, :math:`b = z / \ell` and :math:`s = |a - b|^2`,
+
+    .. math:: \partial k / \partial \log \ell_c = -2 g'(s) (a_c - b_c)^2, \quad
+              \partial k / \partial x_c = 2 g'(s) (a_c - b_c) / \ell_c,
+
+    and with the squares multiplied out the sums over rows and points are matrix products.
+    """
+
+    length_scale: float | tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.length_scale is not None:
+            object.__setattr__(self, "length_scale", positive("length_scale", self.length_scale))
+
+    @abstractmethod
+    def _shape(self, s: Array) -> Array:
+        """``g(s)``."""
+
+    @abstractmethod
+    def _slope(self, s: Array) -> Array:
+        """``g'(s)``."""
+
+    def __call__(self, X: Array, Z: Array) -> Array:
+        A, B, _ = self._scaled(X, Z)
+        return self._shape(_squared_distance(A, B))
+
+    def diagonal(self, X: Array) -> Array:
+        return filled(X, 1.0)
+
+    @property
+    def theta(self) -> np.ndarray:
+        return np.log(np.atleast_1d(np.asarray(self.length_scale, dtype=float)))
+
+    def with_theta(self, theta: np.ndarray) -> Kernel:
+        values = tuple(map(float, np.exp(theta)))
+        return replace(self, length_scale=values[0] if isinstance(self.length_scale, float) else values)
+
+    def with_length_scale(self, length_scale: Any) -> Kernel:
+        return replace(self, length_scale=length_scale) if self.length_scale is None else self
+
+    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
+        A, B, _ = self._scaled(X, Z)
+        W = -2 * dK * self._slope(_squared_distance(A, B))
+        xp = namespace(W)
+        per_column = xp.sum(W, axis=1) @ (A * A) + xp.sum(W, axis=0) @ (B * B) - 2 * xp.sum(A * (W @ B), axis=0)
+        gradient = to_numpy(per_column).astype(float)
+        return gradient.sum(keepdims=True) if isinstance(self.length_scale, float) else gradient
+
+    def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
+        return np.zeros_like(self.theta)
+
+    def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
+        A, B, units = self._scaled(X, Z)
+        W = 2 * dK * self._slope(_squared_distance(A, B))
+        return (namespace(W).sum(W, axis=1)[:, None] * A - W @ B) / units
+
+    def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Array]:
+        """Both sets of rows about the mean of ``Z``, in units of the length-scales, and those units."""
+        if self.length_scale is None:
+            raise ValueError("length_scale=None is filled in by fit; give a number to use the kernel on its own.")
+        if not isinstance(self.length_scale, float) and len(self.length_scale) != X.shape[1]:
+            raise ValueError(
+                f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
+            )
+        xp = namespace(X)
+        units = like(np.asarray(self.length_scale), X)
+        center = xp.mean(Z, axis=0)
+        return xp.clip((X - center) / units, -_FAR, _FAR), xp.clip((Z - center) / units, -_FAR, _FAR), units
+
+
+def _squared_distance(A: Array, B: Array) -> Array:
+    """``|a_i - b_j|^2`` as one product, with the squared lengths riding along as two more columns."""
+    xp = namespace(A)
+    left = xp.concat([-2 * A, xp.stack([row_squares(A), filled(A, 1.0)], axis=1)], axis=1)
+    right = xp.concat([B, xp.stack([filled(B, 1.0), row_squares(B)], axis=1)], axis=1)
+    return clipped_at_zero(left @ right.T)
+
+
+@dataclass(frozen=True, repr=False)
+class RBF(_Stationary):
+    r"""The squared exponential, :math:`\exp(-s/2)`, :math:`s = \sum_c (x_c - z_c)^2 / \ell_c^2`.
+
+    One length-scale for all columns, or one for each (automatic relevance determination).
+    `sklearn.svm.SVC` writes ``gamma`` for :math:`1 / (2 \ell^2)`.
+
+    >>> import numpy as np
+    >>> round(float(RBF(2.0)(np.array([[0.0]]), np.array([[2.0]]))[0, 0]), 4)
+    0.6065
+    """
+
+    def _shape(self, s: Array) -> Array:
+        s *= -0.5
+        return np.exp(s, out=s) if isinstance(s, np.ndarray) else namespace(s).exp(s)
+
+    def _slope(self, s: Array) -> Array:
+        return -0.5 * namespace(s).exp(-0.5 * s)
+
+    def __repr__(self) -> str:
+        return f"RBF(length_scale={self.length_scale})"
+
+
+@dataclass(frozen=True)
+class Matern(_Stationary):
+    r"""The Matern kernel of smoothness ``nu``: rougher functions than `RBF`, its limit as ``nu`` grows.
+
+    With :math:`t = \sqrt{2 \nu s}`,
+    :math:`g = 2^{1-\nu} t^\nu K_\nu(t) / \Gamma(\nu)` and
+    :math:`g' = -\nu\, 2^{1-\nu} t^{\nu-1} K_{\nu-1}(t) / \Gamma(\nu)`.
+    For ``nu`` of 1/2, 3/2 and 5/2 both are an exponential times a polynomial.
+
+    >>> import numpy as np
+    >>> round(float(Matern(1.0, nu=0.5)(np.array([[0.0]]), np.array([[1.0]]))[0, 0]), 4)
+    0.3679
+    """
+
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (np.isscalar(self.nu) and 0 < float(self.nu) < math.inf):  # type: ignore[arg-type]
+            raise ValueError(f"nu must be positive and finite, got {self.nu!r}; RBF is the kernel with nu = inf.")
+
+    def _shape(self, s: Array) -> Array:
+        xp = namespace(s)
+        t = xp.sqrt(2 * self.nu * s)
+        if self.nu == 0.5:
+            return xp.exp(-t)
+        if self.nu == 1.5:
+            return (1 + t) * xp.exp(-t)
+        if self.nu == 2.5:
+            return (1 + t + t * t / 3) * xp.exp(-t)
+        safe = xp.maximum(t, xp.full_like(t, _NEAR))
+        value = 2 ** (1 - self.nu) / math.gamma(self.nu) * safe**self.nu * bessel_k(self.nu, safe)
+        return xp.where(t > math.sqrt(_NEAR), value, xp.ones_like(t))
+
+    def _slope(self, s: Array) -> Array:
+        xp = namespace(s)
+        t = xp.sqrt(2 * self.nu * xp.maximum(s, xp.full_like(s, _NEAR)))
+        if self.nu == 0.5:
+            return -0.5 * xp.exp(-t) / t
+        if self.nu == 1.5:
+            return -1.5 * xp.exp(-t)
+        if self.nu == 2.5:
+            return -5 / 6 * (1 + t) * xp.exp(-t)
+        scale = self.nu * 2 ** (1 - self.nu) / math.gamma(self.nu)
+        return -scale * t ** (self.nu - 1) * bessel_k(self.nu - 1, t)

@@ -1,0 +1,283 @@
+r"""Likelihoods: what one row says about its latent value ``f``.
+
+A likelihood is one function, ``sites(y, mu, v)``.  For ``f ~ N(mu, v)`` it returns, row by row,
+
+* ``l``, the expected log-likelihood :math:`E \log p(y \mid f)` or a lower bound of it;
+* the Gaussian :math:`\exp(b f - w f^2 / 2)` that stands in for the row, from the slopes of ``l``:
+  :math:`w = -2\, \partial l / \partial v` and :math:`b = \partial l / \partial \mu + w \mu`.
+
+All of these are finite at ``v = 0``.  A likelihood also says of itself
+
+* ``is_bound``: ``l`` never exceeds the expected log-likelihood, so the objective can be watched;
+* ``needs_guard``: a full step may overshoot and must be checked against the objective;
+* ``two_moment``: ``l`` uses nothing of ``f`` but its first two moments, so that the bound
+  holds for latent values that are not Gaussian.
+
+Labels ``y`` are -1 or +1, except for `Gaussian`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from .arrays import Array, expit, like, log_expit, log_ndtr, namespace, ndtr, normal_density
+
+
+class Sites(NamedTuple):
+    """What each row contributes: expected log-likelihood, precision and linear term."""
+
+    l: Array  # noqa: E741 - the letter of GLOSSARY.md
+    w: Array
+    b: Array
+
+
+class Likelihood(Protocol):
+    """The protocol of this module; see its docstring."""
+
+    @property
+    def is_bound(self) -> bool: ...
+    @property
+    def needs_guard(self) -> bool: ...
+    @property
+    def two_moment(self) -> bool: ...
+    def log_density(self, y: Array, f: Array) -> Array:
+        """``log p(y | f)``, for the hinge without its normalising constant."""
+        ...
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites: ...
+
+
+@dataclass(frozen=True)
+class Hinge:
+    r"""The hinge pseudo-likelihood :math:`\exp(-2 \max(0, 1 - y f))`, its expectation taken exactly.
+
+    With :math:`z = 1 - y \mu`, :math:`s = \sqrt v`, ``N`` and :math:`\Phi` the normal density and
+    distribution function,
+
+    .. math:: l = -2 (s N(z/s) + z \Phi(z/s)), \quad w = 2 N(z/s) / s, \quad b = 2 y \Phi(z/s) + w \mu.
+
+    At ``v = 0`` these tend to the hinge itself and its slope; the variance is kept above a floor
+    because ``w`` has no limit where ``z = 0`` too.
+
+    >>> import numpy as np
+    >>> l, w, b = Hinge().sites(np.array([1.0]), np.array([0.0]), np.array([0.0]))
+    >>> float(l[0]), float(w[0]), float(b[0])
+    (-2.0, 0.0, 2.0)
+    """
+
+    is_bound: ClassVar[bool] = True
+    needs_guard: ClassVar[bool] = True
+    two_moment: ClassVar[bool] = False
+    #: Below this variance the kink counts as smoothed over a width of 1e-6.
+    _FLOOR: ClassVar[float] = 1e-12
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        xp = namespace(f)
+        z = 1 - y * f
+        return -2 * xp.maximum(z, xp.zeros_like(z))
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        xp = namespace(mu)
+        s = xp.sqrt(xp.maximum(v, xp.full_like(v, self._FLOOR)))
+        z = 1 - y * mu
+        t = z / s
+        density, below = normal_density(t), ndtr(t)
+        w = 2 * density / s
+        return Sites(-2 * (s * density + z * below), w, 2 * y * below + w * mu)
+
+
+@dataclass(frozen=True)
+class AugmentedHinge:
+    r"""The hinge pseudo-likelihood under Polson and Scott's augmentation (Luts 2014, Wenzel 2017).
+
+    The scale of each row has the optimal :math:`q(\lambda) = GIG(1/2, 1, c)`,
+    :math:`c = z^2 + v`; put back into the bound every Bessel function cancels and leaves
+
+    .. math:: l = -z - \sqrt{z^2 + v}, \quad w = 1 / \sqrt{z^2 + v}, \quad b = y (1 + w).
+
+    >>> import numpy as np
+    >>> [float(part[0]) for part in AugmentedHinge().sites(np.ones(1), np.zeros(1), np.zeros(1))]
+    [-2.0, 1.0, 2.0]
+    """
+
+    is_bound: ClassVar[bool] = True
+    needs_guard: ClassVar[bool] = False
+    two_moment: ClassVar[bool] = True
+    _FLOOR: ClassVar[float] = 1e-12
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return Hinge().log_density(y, f)
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        xp = namespace(mu)
+        z = 1 - y * mu
+        root = xp.sqrt(xp.maximum(z * z + v, xp.full_like(v, self._FLOOR)))
+        w = 1 / root
+        return Sites(-z - root, w, y * (1 + w))
+
+
+@dataclass(frozen=True)
+class JaakkolaJordan:
+    r"""The logistic likelihood under Jaakkola and Jordan's quadratic bound (vi-JJ of Izmailov 2017).
+
+    With :math:`\xi = \sqrt{\mu^2 + v}`,
+
+    .. math:: l = (y \mu - \xi) / 2 + \log \sigma(\xi), \quad w = \tanh(\xi / 2) / (2 \xi), \quad b = y / 2.
+
+    >>> import numpy as np
+    >>> [round(float(part[0]), 4) for part in JaakkolaJordan().sites(np.ones(1), np.zeros(1), np.zeros(1))]
+    [-0.6931, 0.25, 0.5]
+    """
+
+    is_bound: ClassVar[bool] = True
+    needs_guard: ClassVar[bool] = False
+    two_moment: ClassVar[bool] = True
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return log_expit(y * f)
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        xp = namespace(mu)
+        xi = xp.sqrt(mu * mu + v)
+        # tanh(xi/2) / (2 xi) -> 1/4 - xi^2/48: below 1e-4 the quotient has nothing to add.
+        safe = xp.where(xi > 1e-4, xi, xp.ones_like(xi))
+        w = xp.where(xi > 1e-4, xp.tanh(safe / 2) / (2 * safe), 0.25 - xi * xi / 48)
+        return Sites((y * mu - xi) / 2 + log_expit(xi), w, y / 2)
+
+
+class Derivatives(NamedTuple):
+    """A log-likelihood and its first two derivatives in ``f``."""
+
+    value: Array
+    slope: Array
+    curvature: Array
+
+
+class SmoothModel(Protocol):
+    """A twice differentiable log-likelihood, for `Quadrature` and `Taylor`."""
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives: ...
+
+
+@dataclass(frozen=True)
+class Logistic:
+    r""":math:`\log p = \log \sigma(y f)`."""
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        miss = expit(-y * f)
+        return Derivatives(log_expit(y * f), y * miss, -miss * (1 - miss))
+
+
+@dataclass(frozen=True)
+class Probit:
+    r""":math:`\log p = \log \Phi(y f)`, with slope :math:`y r`, :math:`r = N(t)/\Phi(t)`, :math:`t = y f`,
+    and curvature :math:`-r (r + t)`."""
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        xp = namespace(f)
+        t = y * f
+        value = log_ndtr(t)
+        r = xp.exp(-0.5 * t * t - 0.5 * math.log(2 * math.pi) - value)
+        # r + t cancels in the far left tail, where r (r + t) tends to 1.
+        curvature = xp.where(t > -1e4, r * (r + t), xp.ones_like(t))
+        return Derivatives(value, y * r, -xp.clip(curvature, 0.0, 1.0))
+
+
+@lru_cache(maxsize=8)
+def _hermite(n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of ``E g(x)``, ``x ~ N(0, 1)``."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    return nodes, weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    r"""A smooth log-likelihood, its expectation taken by Gauss-Hermite quadrature (Hensman's svi).
+
+    The slopes come from the same nodes: :math:`\partial l/\partial\mu = E[\partial_f \log p]` and
+    :math:`\partial l / \partial v = E[\partial^2_f \log p] / 2`.
+
+    >>> import numpy as np
+    >>> round(float(Quadrature(Logistic()).sites(np.ones(1), np.zeros(1), np.zeros(1)).l[0]), 4)
+    -0.6931
+    """
+
+    model: SmoothModel = field(default_factory=Logistic)
+    n_nodes: int = 24
+    is_bound: ClassVar[bool] = True
+    needs_guard: ClassVar[bool] = True
+    two_moment: ClassVar[bool] = False
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return self.model.derivatives(y, f).value
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        xp = namespace(mu)
+        s = xp.sqrt(v)
+        total: Any = 0.0, 0.0, 0.0
+        for node, weight in zip(*_hermite(self.n_nodes), strict=True):
+            at_node = self.model.derivatives(y, mu + float(node) * s)
+            total = tuple(old + float(weight) * new for old, new in zip(total, at_node, strict=True))
+        value, slope, curvature = total
+        return Sites(value, -curvature, slope - curvature * mu)
+
+
+@dataclass(frozen=True)
+class Taylor:
+    r"""A smooth log-likelihood, expanded to second order about the mean (vi-Taylor of Izmailov 2017).
+
+    .. math:: l = \log p(y \mid \mu) - w v / 2, \quad w = -\partial^2_f \log p, \quad b = \partial_f \log p + w \mu,
+
+    all at :math:`f = \mu`.  The point of expansion is held while ``b`` is formed, so this is Newton's
+    method on the mode, not ascent of ``l``: there is no bound to watch, and ``b`` is not its slope.
+    """
+
+    model: SmoothModel = field(default_factory=Logistic)
+    is_bound: ClassVar[bool] = False
+    needs_guard: ClassVar[bool] = True
+    two_moment: ClassVar[bool] = True
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return self.model.derivatives(y, f).value
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        value, slope, curvature = self.model.derivatives(y, mu)
+        return Sites(value + curvature * v / 2, -curvature, slope - curvature * mu)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    r"""A real-valued ``y`` with noise variance ``noise``: exact, and the reference of many tests.
+
+    .. math:: l = -\tfrac12 \log(2 \pi \tau) - ((y - \mu)^2 + v) / (2 \tau), \quad w = 1/\tau, \quad b = y / \tau.
+    """
+
+    noise: float = 1.0
+    is_bound: ClassVar[bool] = True
+    needs_guard: ClassVar[bool] = False
+    two_moment: ClassVar[bool] = True
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return -0.5 * (math.log(2 * math.pi * self.noise) + (y - f) ** 2 / self.noise)
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        xp = namespace(mu)
+        w = xp.full_like(mu, 1 / self.noise)
+        return Sites(self.log_density(y, mu) - v / (2 * self.noise), w, like(y, mu) * w)
+
+
+#: The words of ``loss=`` and the likelihoods behind them.
+LOSSES: dict[str, Likelihood] = {
+    "hinge": Hinge(),
+    "hinge-augmented": AugmentedHinge(),
+    "logistic": Quadrature(Logistic()),
+    "logistic-jj": JaakkolaJordan(),
+    "logistic-taylor": Taylor(Logistic()),
+    "probit": Quadrature(Probit()),
+    "probit-taylor": Taylor(Probit()),
+}

@@ -1,0 +1,63 @@
+"""What a fit tells while it runs: history, a progress line, a time budget."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+_BAR = 24
+_REFRESH_SECONDS = 0.1
+
+
+class Monitor:
+    """Records every pass, draws a line about it, and says when time is up.
+
+    ``history`` holds a dict for each pass: its number, seconds since the start, the objective, and
+    whether the step was accepted.
+    """
+
+    def __init__(
+        self,
+        label: str = "",
+        verbose: bool | int = False,
+        max_time: float | None = None,
+        max_passes: int = 0,
+        stream: TextIO | None = None,
+    ) -> None:
+        self.history: list[dict[str, Any]] = []
+        self._label, self._verbose, self._max_time, self._max_passes = label, verbose, max_time, max_passes
+        self._stream = stream if stream is not None else sys.stderr
+        self._start = time.perf_counter()
+        self._drawn = -1.0
+
+    def record(self, objective: float, accepted: bool) -> None:
+        """One more pass is done."""
+        seconds = time.perf_counter() - self._start
+        self.history.append(
+            {"pass": len(self.history) + 1, "seconds": seconds, "objective": objective, "accepted": accepted}
+        )
+        if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
+            self._draw(seconds)
+
+    @property
+    def out_of_time(self) -> bool:
+        return self._max_time is not None and time.perf_counter() - self._start >= self._max_time
+
+    def close(self) -> None:
+        """Draws the last state and ends the line."""
+        if self._verbose and self.history:
+            self._draw(self.history[-1]["seconds"])
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _draw(self, seconds: float) -> None:
+        last = self.history[-1]
+        done = min(1.0, last["pass"] / self._max_passes) if self._max_passes else 0.0
+        bar = ("=" * round(done * _BAR)).ljust(_BAR)
+        self._stream.write(
+            f"\r{self._label} [{bar}] pass {last['pass']}/{self._max_passes}  "
+            f"bound {last['objective']:.6g}  {seconds:.1f} s "
+        )
+        self._stream.flush()
+        self._drawn = seconds

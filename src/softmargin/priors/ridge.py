@@ -1,0 +1,61 @@
+"""Gaussian priors that are known."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from ..arrays import Array, cholesky, namespace
+from ..gaussian import Belief, from_natural, kl
+
+
+class Ridge(NamedTuple):
+    r"""Weights :math:`N(0, P^{-1})` with ``P`` given, as a diagonal (a vector) or as a matrix.
+
+    ``Ridge.isotropic(m)`` is the standard normal of whitened inducing points.
+    """
+
+    precision: Array
+
+    @classmethod
+    def isotropic(cls, n_weights: int, variance: float = 1.0) -> Ridge:
+        return cls(np.full(n_weights, 1 / variance))
+
+    def start(self, reference: Array) -> tuple[Array, Array]:
+        diagonal = self.precision if self.precision.ndim == 1 else np.diagonal(self.precision)
+        return start_from_precision(diagonal, reference)
+
+    def update(self, G: Array, h: Array, belief: Belief | None = None) -> Belief:
+        return from_natural(plus(G, self.precision), h)
+
+    def effective(self, belief: Belief) -> Belief:
+        return belief
+
+    def kl(self, belief: Belief) -> Array:
+        return kl(belief, in_place_of(self.precision, belief.mean), self._log_det())
+
+    def _log_det(self) -> float:
+        if self.precision.ndim == 1:
+            return float(np.log(self.precision).sum())
+        return float(2 * np.log(np.diagonal(cholesky(self.precision))).sum())
+
+
+def start_from_precision(diagonal: np.ndarray, reference: Array) -> tuple[Array, Array]:
+    """``G`` that lifts vague weights to unit precision, and ``h = 0``: a start with finite variances."""
+    xp = namespace(reference)
+    G = np.diag(np.maximum(1 - diagonal, 0.0))
+    where: dict[str, Any] = {"dtype": xp.float64, "device": device(reference)}
+    return xp.asarray(G, **where), xp.zeros(len(diagonal), **where)
+
+
+def in_place_of(precision: np.ndarray, reference: Array) -> Array:
+    """A prior's precision in the library and place of the small algebra."""
+    xp = namespace(reference)
+    return xp.asarray(precision, dtype=xp.float64, device=device(reference))
+
+
+def plus(G: Array, precision: np.ndarray) -> Array:
+    """``G + P`` for a precision that is a diagonal or a matrix."""
+    return G + in_place_of(np.diag(precision) if precision.ndim == 1 else precision, G)

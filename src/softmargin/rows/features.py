@@ -1,0 +1,39 @@
+r"""A block of rows as dense features: :math:`f = \phi^T u` plus independent noise of variance ``leftover``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..arrays import Array, as_float64, like, row_squares, times_lower_transposed, weighted_gram
+from ..gaussian import Belief
+
+
+class Latent(NamedTuple):
+    """The belief about each row's latent value: ``N(mu, spread + leftover)``.
+
+    ``spread`` comes from the weights; ``leftover`` is variance that the weights cannot explain.
+    """
+
+    mu: Array
+    spread: Array
+    leftover: Array
+
+    @property
+    def v(self) -> Array:
+        return self.spread + self.leftover
+
+
+class Features(NamedTuple):
+    """Rows ``phi`` (row by weight) and the variance they leave over."""
+
+    phi: Array
+    leftover: Array
+
+    def moments(self, belief: Belief) -> Latent:
+        r""":math:`\mu = \phi^T m`, and :math:`a = \phi^T S \phi = |R \phi|^2` as the spread."""
+        mu = as_float64(self.phi @ belief.mean)
+        return Latent(mu, as_float64(row_squares(times_lower_transposed(self.phi, belief.root))), self.leftover)
+
+    def gather(self, w: Array, b: Array) -> tuple[Array, Array]:
+        r""":math:`G = \sum_i w_i \phi_i \phi_i^T` and :math:`h = \sum_i b_i \phi_i`, in float64."""
+        return weighted_gram(self.phi, w), as_float64(like(b, self.phi) @ self.phi)

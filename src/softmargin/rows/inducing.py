@@ -1,0 +1,104 @@
+"""Rows of a Gaussian process seen through inducing points."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import (
+    Array,
+    as_float64,
+    cholesky_jittered,
+    clipped_at_zero,
+    inverse_lower,
+    like,
+    namespace,
+    precision_of,
+    row_squares,
+    times_lower_transposed,
+    to_numpy,
+)
+from ..gaussian import Belief
+from ..kernels import Kernel
+from .features import Features
+
+
+class InducingRows(NamedTuple):
+    r"""Whitened inducing points: :math:`\phi = L^{-1} k(Z, x)` with :math:`L L^T = k(Z, Z) + \mathrm{jitter}\, I`.
+
+    The weights are :math:`u = L^{-1} f(Z)`, a priori standard normal whatever the kernel, and
+    :math:`k(x, x) - \phi^T \phi` is the variance of ``f(x)`` that the points leave over.
+    """
+
+    kernel: Kernel
+    points: Array
+    whitener: Array
+    jitter: float
+
+    @classmethod
+    def at(cls, kernel: Kernel, points: Array) -> InducingRows:
+        """Rows through the given points; the factor is found in float64, fit for the points' dtype."""
+        exact = as_float64(points)
+        L, jitter = cholesky_jittered(kernel(exact, exact), rounding=precision_of(points))
+        return cls(kernel, points, inverse_lower(L), jitter)
+
+    @property
+    def n_weights(self) -> int:
+        return self.points.shape[0]
+
+    def lift(self, X: Array) -> Features:
+        K = self.kernel(X, like(self.points, X))
+        phi = times_lower_transposed(K, like(self.whitener, X))
+        return Features(phi, clipped_at_zero(as_float64(self.kernel.diagonal(X)) - as_float64(row_squares(phi))))
+
+
+class Slopes(NamedTuple):
+    """Slopes of a sum over rows: in ``theta`` through the rows themselves, and through the whitener.
+
+    Slopes of blocks add up; `through_whitener` then folds ``H`` into ``theta``, once.
+    """
+
+    theta: np.ndarray
+    H: np.ndarray
+
+
+def pullback(rows: InducingRows, X: Array, dphi: Array, dk: Array) -> Slopes:
+    r"""Slopes given those in ``phi`` (row by weight) and in ``k(x, x)``.
+
+    :math:`\partial F/\partial k(Z, x_i) = L^{-T} \partial F/\partial\phi_i`, and
+    :math:`H = \sum_i \partial F/\partial\phi_i\, \phi_i^T` is all that the factor ``L`` needs.
+    """
+    Z = like(rows.points, X)
+    dK = dphi @ like(rows.whitener, X)
+    theta = rows.kernel.pullback(X, Z, dK) + rows.kernel.pullback_diagonal(X, dk)
+    return Slopes(theta, to_numpy(as_float64(dphi.T @ rows.lift(X).phi)))
+
+
+def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
+    r"""All slopes in ``theta``: those of the rows, and those through :math:`L L^T = K_{ZZ}`.
+
+    :math:`\bar L = -\mathrm{tril}(L^{-T} H)`; with :math:`\Phi` the lower triangle, its diagonal halved,
+    :math:`\bar K = L^{-T} \Phi(L^T \bar L) L^{-1}`, symmetrised.
+    """
+    Linv = to_numpy(rows.whitener)
+    L = np.linalg.inv(Linv)
+    inner = np.tril(L.T @ -np.tril(Linv.T @ slopes.H))
+    inner[np.diag_indices_from(inner)] *= 0.5
+    dK = Linv.T @ inner @ Linv
+    Z = to_numpy(rows.points).astype(float)
+    return slopes.theta + rows.kernel.pullback(Z, Z, (dK + dK.T) / 2)
+
+
+def bound_slopes(rows: InducingRows, X: Array, belief: Belief, w: Array, b: Array) -> Slopes:
+    r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's (weighted) site.
+
+    With :math:`\partial l/\partial\mu = b - w\mu` and :math:`\partial l/\partial v = -w/2`,
+    :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i`, :math:`\partial F/\partial k_{ii} = -w_i / 2`.
+    """
+    xp = namespace(X)
+    phi = rows.lift(X).phi
+    m, w, b = like(belief.mean, phi), like(w, phi), like(b, phi)
+    S_phi = times_lower_transposed(phi, like(belief.root, phi)) @ like(belief.root, phi)
+    dphi = (b - w * (phi @ m))[:, None] * m[None, :] - w[:, None] * (S_phi - phi)
+    return pullback(rows, X, dphi, xp.astype(-w / 2, X.dtype))

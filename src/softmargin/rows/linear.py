@@ -1,0 +1,38 @@
+"""Rows of a linear model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from array_api_compat import device
+
+from ..arrays import Array, like, namespace
+from .features import Features
+
+
+class LinearRows(NamedTuple):
+    r""":math:`\phi = ((x - c) / s, 1)`: columns about their centre, in units of their spread, and an intercept.
+
+    The weights then do not depend on the units of the columns; `coefficients` undoes it.
+    """
+
+    center: Array
+    scale: Array
+    intercept: bool = True
+
+    @property
+    def n_weights(self) -> int:
+        return len(self.scale) + self.intercept
+
+    def lift(self, X: Array) -> Features:
+        xp = namespace(X)
+        phi = (X - like(self.center, X)) / like(self.scale, X)
+        if self.intercept:
+            phi = xp.concat([phi, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
+        return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))
+
+    def to_user_units(self, weights: Array) -> tuple[Array, Array]:
+        """Coefficients and intercept for the columns as given, from (draws of) weights in the last axis."""
+        coef = weights[..., : len(self.scale)] / self.scale
+        intercept = weights[..., -1] if self.intercept else 0 * weights[..., -1]
+        return coef, intercept - coef @ self.center
