@@ -1,3 +1,7 @@
-"""Kernel classifiers that know how sure they are."""
+"""Kernel classifiers that know how sure they are, behind the scikit-learn API."""
 
+from . import kernels
+from .estimators import BayesianLinearSVC, BayesianSVC
+
+__all__ = ["BayesianLinearSVC", "BayesianSVC", "__version__", "kernels"]
 __version__ = "0.1.0.dev0"

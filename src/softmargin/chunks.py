@@ -22,9 +22,9 @@ from .arrays import Array, namespace
 
 T = TypeVar("T")
 
-#: A block is at most this many numbers wide and tall together, in features or in columns.
-_BLOCK_NUMBERS = 2**20
-_MIN_ROWS, _MAX_ROWS = 256, 4096
+#: A block of features takes about this much: larger ones fault in fresh memory on every pass.
+_BLOCK_BYTES = 4 * 2**20
+_MIN_ROWS, _MAX_ROWS = 256, 8192
 #: Blocks in flight for each thread: enough to keep it busy, few enough to keep results few.
 _AHEAD = 3
 
@@ -43,7 +43,7 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, X: Any, y: Array, weight: Array, n_features: int) -> Table:
         """A table in blocks that suit rows of ``n_features`` features."""
-        return cls(X, y, weight, rows_in_block(max(n_features, X.shape[1])))
+        return cls(X, y, weight, rows_in_block(max(n_features, X.shape[1]), X.dtype.itemsize))
 
     @property
     def n_rows(self) -> int:
@@ -63,9 +63,9 @@ class Table(NamedTuple):
         return dense(self.X[rows]), self.y[rows], self.weight[rows]
 
 
-def rows_in_block(width: int) -> int:
-    """How many rows of ``width`` numbers make a block that fits the cache."""
-    return int(np.clip(_BLOCK_NUMBERS // max(width, 1), _MIN_ROWS, _MAX_ROWS))
+def rows_in_block(width: int, itemsize: int = 8) -> int:
+    """How many rows of ``width`` numbers of ``itemsize`` bytes make a block that fits the cache."""
+    return int(np.clip(_BLOCK_BYTES // (max(width, 1) * itemsize), _MIN_ROWS, _MAX_ROWS))
 
 
 def dense(X: Any) -> Array:

@@ -22,7 +22,7 @@ _CACHE_BYTES = 256 * 2**20
 
 
 class Stats(NamedTuple):
-    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, the bound :math:`\sum l`, and how many."""
+    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, and :math:`\sum l`, and their number."""
 
     G: Array
     h: Array

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from .arrays import Array, expit, like, log_expit, log_ndtr, namespace, ndtr, normal_density
+from .arrays import Array, erfcx, expit, like, log_expit, log_ndtr, namespace, ndtr, normal_density
 
 
 class Sites(NamedTuple):
@@ -39,12 +39,10 @@ class Sites(NamedTuple):
 class Likelihood(Protocol):
     """The protocol of this module; see its docstring."""
 
-    @property
-    def is_bound(self) -> bool: ...
-    @property
-    def needs_guard(self) -> bool: ...
-    @property
-    def two_moment(self) -> bool: ...
+    is_bound: ClassVar[bool]
+    needs_guard: ClassVar[bool]
+    two_moment: ClassVar[bool]
+
     def log_density(self, y: Array, f: Array) -> Array:
         """``log p(y | f)``, for the hinge without its normalising constant."""
         ...
@@ -182,9 +180,10 @@ class Probit:
         xp = namespace(f)
         t = y * f
         value = log_ndtr(t)
-        r = xp.exp(-0.5 * t * t - 0.5 * math.log(2 * math.pi) - value)
-        # r + t cancels in the far left tail, where r (r + t) tends to 1.
-        curvature = xp.where(t > -1e4, r * (r + t), xp.ones_like(t))
+        r = math.sqrt(2 / math.pi) / erfcx(-t / math.sqrt(2))
+        # r + t cancels in the far left tail, where r (r + t) tends to 1 - 1/t^2.
+        far = xp.minimum(t, xp.full_like(t, -1e3))
+        curvature = xp.where(t > -1e3, r * (r + t), 1 - 1 / far**2)
         return Derivatives(value, y * r, -xp.clip(curvature, 0.0, 1.0))
 
 
@@ -199,8 +198,10 @@ def _hermite(n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
 class Quadrature:
     r"""A smooth log-likelihood, its expectation taken by Gauss-Hermite quadrature (Hensman's svi).
 
-    The slopes come from the same nodes: :math:`\partial l/\partial\mu = E[\partial_f \log p]` and
-    :math:`\partial l / \partial v = E[\partial^2_f \log p] / 2`.
+    The slopes are those of the rule itself, from the same nodes :math:`f = \mu + s x`:
+    :math:`\partial l/\partial\mu = E[\partial_f \log p]` and
+    :math:`\partial l / \partial v = E[x\, \partial_f \log p] / (2 s)`, at small ``s`` in its limit
+    :math:`E[\partial^2_f \log p] / 2`.
 
     >>> import numpy as np
     >>> round(float(Quadrature(Logistic()).sites(np.ones(1), np.zeros(1), np.zeros(1)).l[0]), 4)
@@ -212,6 +213,8 @@ class Quadrature:
     is_bound: ClassVar[bool] = True
     needs_guard: ClassVar[bool] = True
     two_moment: ClassVar[bool] = False
+    #: Standard deviations below which the quotient by ``s`` is taken in its limit.
+    _NARROW: ClassVar[float] = 1e-2
 
     def log_density(self, y: Array, f: Array) -> Array:
         return self.model.derivatives(y, f).value
@@ -219,12 +222,20 @@ class Quadrature:
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
         xp = namespace(mu)
         s = xp.sqrt(v)
-        total: Any = 0.0, 0.0, 0.0
+        value: Any = 0.0
+        slope: Any = 0.0
+        curvature: Any = 0.0
+        tilt: Any = 0.0
         for node, weight in zip(*_hermite(self.n_nodes), strict=True):
             at_node = self.model.derivatives(y, mu + float(node) * s)
-            total = tuple(old + float(weight) * new for old, new in zip(total, at_node, strict=True))
-        value, slope, curvature = total
-        return Sites(value, -curvature, slope - curvature * mu)
+            value = value + float(weight) * at_node.value
+            slope = slope + float(weight) * at_node.slope
+            curvature = curvature + float(weight) * at_node.curvature
+            tilt = tilt + float(weight * node) * at_node.slope
+        wide = s > self._NARROW
+        w = xp.where(wide, -tilt / xp.where(wide, s, xp.ones_like(s)), -curvature)
+        w = xp.maximum(w, xp.zeros_like(w))  # rounding
+        return Sites(value, w, slope + w * mu)
 
 
 @dataclass(frozen=True)

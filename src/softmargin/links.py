@@ -1,8 +1,8 @@
 r"""From latent to probability: the only place where one is made.
 
 A link turns a row's latent mean and variance into its *score*, the logit of the probability of the second
-class.  Everything else follows, so nothing can contradict anything: ``predict_proba`` is the logistic function of the score,
-``decision_function`` the score itself, ``predict`` its sign.
+class.  Everything else follows, so nothing can contradict anything: ``predict_proba`` is the logistic function of
+the score, ``decision_function`` the score itself, ``predict`` its sign.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG_SLOPE, _LOG_SLOPE_SD, _OFFSET_SD = math.log(1.7), 0.5, 0.5
 #: Scores this near zero are ties: their two probabilities round to the same number.
 _TIE = 1e-15
 #: A row may take this share of its own spread with it when it is left out, and no more.
-_LARGEST_SHARE = 1 - 1e-6
+_LARGEST_SHARE = 0.99
 
 
 class LogisticLink(NamedTuple):
@@ -65,11 +65,15 @@ def probabilities(score: np.ndarray) -> np.ndarray:
 
 
 class LeftOut(NamedTuple):
-    """Latent moments of each row under a belief that has not seen it; ``n_clipped`` rows had to be held back."""
+    """Latent moments of each row under a belief that has not seen it.
+
+    Rows that are not ``usable`` make up nearly all of their own spread, or more of it than the belief contains
+    (after a step cut short): there is nothing left to divide.
+    """
 
     mu: np.ndarray
     v: np.ndarray
-    n_clipped: int
+    usable: np.ndarray
 
 
 def leave_one_out(latent: Latent, w: np.ndarray, b: np.ndarray, weight: np.ndarray) -> LeftOut:
@@ -84,9 +88,9 @@ def leave_one_out(latent: Latent, w: np.ndarray, b: np.ndarray, weight: np.ndarr
     unit = np.minimum(weight, 1.0)
     w, b = unit * w, unit * b
     share = w * latent.spread
-    kept = 1 - np.minimum(share, _LARGEST_SHARE)
-    mu = (latent.mu - latent.spread * b) / kept
-    return LeftOut(mu, latent.leftover + latent.spread / kept, int(np.sum(share > _LARGEST_SHARE)))
+    usable = share <= _LARGEST_SHARE
+    kept = np.where(usable, 1 - share, 1.0)
+    return LeftOut((latent.mu - latent.spread * b) / kept, latent.leftover + latent.spread / kept, usable)
 
 
 def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LogisticLink:
@@ -98,6 +102,7 @@ def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.n
     loss, gradient, curvature = _link_loss(x, mu, v, y, weight)
     for _ in range(100):
         step = np.linalg.solve(curvature, gradient)
+        step = step / max(1.0, np.abs(step).max())  # far from the minimum the curvature may be next to none
         for _ in range(30):
             trial = _link_loss(x - step, mu, v, y, weight)
             if trial[0] <= loss:

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, bessel_k, clipped_at_zero, like, namespace, row_squares, to_numpy
+from ..arrays import Array, bessel_k, clipped, clipped_at_zero, like, namespace, precision_of, row_squares, to_numpy
 from .base import Kernel, filled, positive
 
 #: Scaled coordinates beyond this are as far away as matters; their squares stay finite in float32.
 _FAR = 1e15
-#: Squared distances below this are none: slopes that have no limit there meet a factor of zero.
-_NEAR = 1e-16
+#: Distances below which a general Matern kernel is 1, and beyond which it is 0.
+_NEAR, _FADED = 1e-8, 1e3
+#: Squared distances within this many rounding errors of zero are zero.
+_ROUNDING = 16
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,13 @@ class _Stationary(Kernel):
     def _slope(self, s: Array) -> Array:
         """``g'(s)``."""
 
+    def _distance(self, A: Array, B: Array) -> Array:
+        """``s`` for rows in units of the length-scales."""
+        return _squared_distance(A, B)
+
     def __call__(self, X: Array, Z: Array) -> Array:
         A, B, _ = self._scaled(X, Z)
-        return self._shape(_squared_distance(A, B))
+        return self._shape(self._distance(A, B))
 
     def diagonal(self, X: Array) -> Array:
         return filled(X, 1.0)
@@ -64,7 +70,7 @@ class _Stationary(Kernel):
 
     def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
         A, B, _ = self._scaled(X, Z)
-        W = -2 * dK * self._slope(_squared_distance(A, B))
+        W = -2 * dK * self._slope(self._distance(A, B))
         xp = namespace(W)
         per_column = xp.sum(W, axis=1) @ (A * A) + xp.sum(W, axis=0) @ (B * B) - 2 * xp.sum(A * (W @ B), axis=0)
         gradient = to_numpy(per_column).astype(float)
@@ -75,28 +81,28 @@ class _Stationary(Kernel):
 
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
         A, B, units = self._scaled(X, Z)
-        W = 2 * dK * self._slope(_squared_distance(A, B))
+        W = 2 * dK * self._slope(self._distance(A, B))
         return (namespace(W).sum(W, axis=1)[:, None] * A - W @ B) / units
 
     def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Array]:
         """Both sets of rows about the mean of ``Z``, in units of the length-scales, and those units."""
         if self.length_scale is None:
             raise ValueError("length_scale=None is filled in by fit; give a number to use the kernel on its own.")
-        if not isinstance(self.length_scale, float) and len(self.length_scale) != X.shape[1]:
+        if isinstance(self.length_scale, tuple) and len(self.length_scale) != X.shape[1]:
             raise ValueError(
                 f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
             )
         xp = namespace(X)
         units = like(np.asarray(self.length_scale), X)
         center = xp.mean(Z, axis=0)
-        return xp.clip((X - center) / units, -_FAR, _FAR), xp.clip((Z - center) / units, -_FAR, _FAR), units
+        return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
 
 
 def _squared_distance(A: Array, B: Array) -> Array:
     """``|a_i - b_j|^2`` as one product, with the squared lengths riding along as two more columns."""
     xp = namespace(A)
-    left = xp.concat([-2 * A, xp.stack([row_squares(A), filled(A, 1.0)], axis=1)], axis=1)
-    right = xp.concat([B, xp.stack([filled(B, 1.0), row_squares(B)], axis=1)], axis=1)
+    left = xp.concat([A, xp.stack([row_squares(A), filled(A, 1.0)], axis=1)], axis=1)
+    right = xp.concat([-2 * B, xp.stack([filled(B, 1.0), row_squares(B)], axis=1)], axis=1)
     return clipped_at_zero(left @ right.T)
 
 
@@ -144,6 +150,12 @@ class Matern(_Stationary):
         if not (np.isscalar(self.nu) and 0 < float(self.nu) < math.inf):  # type: ignore[arg-type]
             raise ValueError(f"nu must be positive and finite, got {self.nu!r}; RBF is the kernel with nu = inf.")
 
+    def _distance(self, A: Array, B: Array) -> Array:
+        """``s``, with what rounding leaves of coincident rows taken for zero: rough kernels would feel its root."""
+        s = _squared_distance(A, B)
+        rounding = _ROUNDING * precision_of(s) * (row_squares(A)[:, None] + row_squares(B)[None, :])
+        return namespace(s).where(s <= rounding, namespace(s).zeros_like(s), s)
+
     def _shape(self, s: Array) -> Array:
         xp = namespace(s)
         t = xp.sqrt(2 * self.nu * s)
@@ -153,18 +165,17 @@ class Matern(_Stationary):
             return (1 + t) * xp.exp(-t)
         if self.nu == 2.5:
             return (1 + t + t * t / 3) * xp.exp(-t)
-        safe = xp.maximum(t, xp.full_like(t, _NEAR))
+        safe = xp.clip(t, _NEAR, _FADED)
         value = 2 ** (1 - self.nu) / math.gamma(self.nu) * safe**self.nu * bessel_k(self.nu, safe)
-        return xp.where(t > math.sqrt(_NEAR), value, xp.ones_like(t))
+        return xp.where(t > _NEAR, value, xp.ones_like(t))
 
     def _slope(self, s: Array) -> Array:
         xp = namespace(s)
-        t = xp.sqrt(2 * self.nu * xp.maximum(s, xp.full_like(s, _NEAR)))
-        if self.nu == 0.5:
-            return -0.5 * xp.exp(-t) / t
+        t = xp.clip(xp.sqrt(2 * self.nu * s), _NEAR, _FADED)
         if self.nu == 1.5:
             return -1.5 * xp.exp(-t)
         if self.nu == 2.5:
             return -5 / 6 * (1 + t) * xp.exp(-t)
         scale = self.nu * 2 ** (1 - self.nu) / math.gamma(self.nu)
-        return -scale * t ** (self.nu - 1) * bessel_k(self.nu - 1, t)
+        slope = -0.5 * xp.exp(-t) / t if self.nu == 0.5 else -scale * t ** (self.nu - 1) * bessel_k(self.nu - 1, t)
+        return xp.where(s > 0, slope, xp.zeros_like(s))  # a slope without a limit meets a difference of zero

@@ -13,7 +13,7 @@ from .ridge import in_place_of, plus, start_from_precision
 
 #: Updates of the variances inside one update of the weights: they cost no pass over the data.
 _INNER_UPDATES = 10
-_INNER_TOLERANCE = 1e-8
+_INNER_TOLERANCE = 1e-5
 
 
 class InverseGamma(NamedTuple):
@@ -54,15 +54,21 @@ class VarianceComponents(NamedTuple):
         return start_from_precision(self._spread(np.ones(self.n_components)), reference)
 
     def update(self, G: Array, h: Array, belief: Belief | None = None) -> Belief:
+        r"""Both parts to their common optimum: no pass over the data is needed between them.
+
+        At the optimum :math:`\tau = E[1/\sigma^2]` solves :math:`\tau (B + |m|^2/2) = A + \gamma/2`, with
+        :math:`\gamma = \sum_j (1 - \tau S_{jj})` the number of weights that the data determine.  Iterating *that*
+        (MacKay) takes a few steps where alternating the two updates may take hundreds.
+        """
         precision = np.ones(self.n_components) if belief is None else belief.hyper.mean_precision
         for _ in range(_INNER_UPDATES):
             weights = from_natural(plus(G, self._spread(precision)), h)
-            hyper = self._infer(weights)
-            moved = np.abs(hyper.mean_precision - precision) > _INNER_TOLERANCE * precision
-            precision = hyper.mean_precision
-            if not moved.any():
+            mean_square, variance = self._sums(to_numpy(weights.mean) ** 2), self._sums(to_numpy(weights.variances))
+            determined = np.maximum(self._sizes - precision * variance, 0)
+            before, precision = precision, (self.shape + determined / 2) / (self.rate + mean_square / 2)
+            if np.all(np.abs(precision - before) <= _INNER_TOLERANCE * before):
                 break
-        return weights._replace(hyper=hyper)
+        return weights._replace(hyper=self._infer(weights))
 
     def effective(self, belief: Belief) -> Belief:
         return belief
@@ -86,11 +92,17 @@ class VarianceComponents(NamedTuple):
         return of_weights + float(of_variances.sum())
 
     def _infer(self, weights: Belief) -> InverseGamma:
-        squares = to_numpy(weights.variances + weights.mean**2)
+        energy = self._sums(to_numpy(weights.variances + weights.mean**2))
+        return InverseGamma(self.shape + self._sizes / 2, self.rate + energy / 2)
+
+    @property
+    def _sizes(self) -> np.ndarray:
+        return self._sums(np.ones(len(self.group)))
+
+    def _sums(self, per_weight: np.ndarray) -> np.ndarray:
+        """The sum over each component's weights."""
         member = self.group >= 0
-        size = np.bincount(self.group[member], minlength=self.n_components)
-        energy = np.bincount(self.group[member], weights=squares[member], minlength=self.n_components)
-        return InverseGamma(self.shape + size / 2, self.rate + energy / 2)
+        return np.bincount(self.group[member], weights=per_weight[member], minlength=self.n_components)
 
     def _spread(self, per_component: np.ndarray, loose: float | None = None) -> np.ndarray:
         """A value for each weight from a value for each component."""

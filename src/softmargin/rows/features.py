@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..arrays import Array, as_float64, like, row_squares, times_lower_transposed, weighted_gram
+from ..arrays import Array, as_float64, like, squares_through_lower, weighted_gram
 from ..gaussian import Belief
 
 
@@ -32,7 +32,7 @@ class Features(NamedTuple):
     def moments(self, belief: Belief) -> Latent:
         r""":math:`\mu = \phi^T m`, and :math:`a = \phi^T S \phi = |R \phi|^2` as the spread."""
         mu = as_float64(self.phi @ belief.mean)
-        return Latent(mu, as_float64(row_squares(times_lower_transposed(self.phi, belief.root))), self.leftover)
+        return Latent(mu, as_float64(squares_through_lower(self.phi, belief.root)), self.leftover)
 
     def gather(self, w: Array, b: Array) -> tuple[Array, Array]:
         r""":math:`G = \sum_i w_i \phi_i \phi_i^T` and :math:`h = \sum_i b_i \phi_i`, in float64."""

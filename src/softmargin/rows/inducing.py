@@ -52,6 +52,15 @@ class InducingRows(NamedTuple):
         phi = times_lower_transposed(K, like(self.whitener, X))
         return Features(phi, clipped_at_zero(as_float64(self.kernel.diagonal(X)) - as_float64(row_squares(phi))))
 
+    def leftover_root(self, X: Array) -> Array:
+        """A square root of the joint covariance that the points leave over, for draws at a few rows together."""
+        phi = self.lift(X).phi
+        K = self.kernel(X, X)
+        on_diagonal = namespace(K).linalg.diagonal(K)
+        own = np.diag(to_numpy(self.kernel.diagonal(X) - on_diagonal))  # a white kernel's share
+        root, _ = cholesky_jittered(to_numpy(K - phi @ phi.T) + own + self.jitter * np.eye(len(own)), precision_of(X))
+        return like(root, X)
+
 
 class Slopes(NamedTuple):
     """Slopes of a sum over rows: in ``theta`` through the rows themselves, and through the whitener.
@@ -80,6 +89,7 @@ def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
 
     :math:`\bar L = -\mathrm{tril}(L^{-T} H)`; with :math:`\Phi` the lower triangle, its diagonal halved,
     :math:`\bar K = L^{-T} \Phi(L^T \bar L) L^{-1}`, symmetrised.
+    The jitter is a fixed share of the trace, and moves with it.
     """
     Linv = to_numpy(rows.whitener)
     L = np.linalg.inv(Linv)
@@ -87,14 +97,17 @@ def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
     inner[np.diag_indices_from(inner)] *= 0.5
     dK = Linv.T @ inner @ Linv
     Z = to_numpy(rows.points).astype(float)
-    return slopes.theta + rows.kernel.pullback(Z, Z, (dK + dK.T) / 2)
+    share = rows.jitter / np.trace(rows.kernel(Z, Z))
+    dK = (dK + dK.T) / 2 + share * np.trace(dK) * np.eye(len(Z))
+    return slopes.theta + rows.kernel.pullback(Z, Z, dK)
 
 
 def bound_slopes(rows: InducingRows, X: Array, belief: Belief, w: Array, b: Array) -> Slopes:
     r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's (weighted) site.
 
     With :math:`\partial l/\partial\mu = b - w\mu` and :math:`\partial l/\partial v = -w/2`,
-    :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i`, :math:`\partial F/\partial k_{ii} = -w_i / 2`.
+    :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i` and
+    :math:`\partial F/\partial k_{ii} = -w_i / 2`.
     """
     xp = namespace(X)
     phi = rows.lift(X).phi

@@ -31,6 +31,9 @@ class LinearRows(NamedTuple):
             phi = xp.concat([phi, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
         return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))
 
+    def leftover_root(self, X: Array) -> None:
+        """The weights explain everything."""
+
     def to_user_units(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients and intercept for the columns as given, from (draws of) weights in the last axis."""
         coef = weights[..., : len(self.scale)] / self.scale

@@ -1,0 +1,6 @@
+"""The classifiers: thin scikit-learn classes that pick their parts and leave the work to the engine."""
+
+from .linear import BayesianLinearSVC
+from .svc import BayesianSVC
+
+__all__ = ["BayesianLinearSVC", "BayesianSVC"]

@@ -1,0 +1,170 @@
+"""The linear support vector machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import NotPositiveDefiniteError, cholesky, to_numpy
+from ..columns import describe
+from ..engine import Problem
+from ..monitor import Monitor
+from ..priors import Ridge, VarianceComponents
+from ..rows import LinearRows
+from ..steps import Ascent
+from ..validation import one_of, positive_number
+from .base import BayesianClassifier
+
+PRIORS = ("ridge", "ard")
+#: Shape of the prior of an inferred variance: in general, and as published with the augmented bound.
+_SHAPE, _PUBLISHED_SHAPE = 0.5, 0.01
+#: Prior variance of the intercept, in effect flat (Luts 2014).
+_INTERCEPT_VARIANCE = 1e8
+
+
+class BayesianLinearSVC(BayesianClassifier):
+    r"""A linear support vector machine that infers its own penalty and knows how sure it is of each coefficient.
+
+    Columns are centred and put in units of their spread, so that the prior does not depend on the user's units;
+    ``coef_`` and ``coef_std_`` are reported for the columns as they came.
+
+    Parameters
+    ----------
+    loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
+        ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is Luts and Ormerod (2014),
+        whose standard deviations are too small.
+    prior : {"ridge", "ard"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
+        ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
+        prior; numbers are the coefficients' prior variance, variances or covariance themselves.
+        The penalty ``alpha`` of the papers is a quarter of the inverse variance.
+    shape, rate : float
+        Of the inverse gamma prior of an inferred variance.  By default the shape is the 0.01 of Luts and Ormerod for
+        their own model, and 0.5 (the tail of a half-Cauchy) otherwise: with less, the variance of a table that a
+        plane separates grows without end.
+    fit_intercept : bool
+        Whether to add an intercept, unpenalised.
+    standardize : bool
+        Whether the prior is meant in units of each column's spread; otherwise in the columns' own.
+    link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
+        As in `BayesianSVC`.  Nothing here is random; ``random_state`` is accepted for uniformity.
+
+    Attributes
+    ----------
+    classes_ : array of the two classes
+    coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations
+    intercept_, intercept_std_ : arrays of shape (1,)
+    prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior
+    bound_, history_, n_iter_, link_, loo_log_loss_, rows_, belief_
+        As in `BayesianSVC`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from softmargin import BayesianLinearSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = BayesianLinearSVC().fit(X, y)
+    >>> bool(model.score(X, y) > 0.97), model.coef_std_.shape
+    (True, (1, 30))
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "hinge",
+        prior: Any = "ridge",
+        shape: float | None = None,
+        rate: float = 0.01,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        link: str = "loo",
+        class_weight: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.prior = prior
+        self.shape = shape
+        self.rate = rate
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.link = link
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.prior, str):
+            one_of("prior", self.prior, PRIORS)
+        positive_number("shape", self.shape, none=True)
+        positive_number("rate", self.rate)
+
+    def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[LinearRows, Any]:
+        columns = describe(X, weight)
+        center = columns.center if self.fit_intercept else np.zeros_like(columns.center)
+        scale = columns.spread if self.standardize else np.ones_like(columns.spread)
+        rows = LinearRows(center, scale, bool(self.fit_intercept))
+        return rows, self._prior(X.shape[1])
+
+    def _prior(self, n_columns: int) -> Any:
+        if isinstance(self.prior, str):
+            group = np.arange(n_columns) if self.prior == "ard" else np.zeros(n_columns, dtype=int)
+            group = np.append(group, -1) if self.fit_intercept else group
+            published = self.loss == "hinge-augmented" and self.prior == "ridge"
+            usual = _PUBLISHED_SHAPE if published else _SHAPE
+            shape = usual if self.shape is None else self.shape
+            return VarianceComponents(group, shape, self.rate, 1 / _INTERCEPT_VARIANCE)
+        precision = _precision(self.prior, n_columns)
+        if not self.fit_intercept:
+            return Ridge(precision)
+        if precision.ndim == 1:
+            return Ridge(np.append(precision, 1 / _INTERCEPT_VARIANCE))
+        return Ridge(np.block([[precision, np.zeros((n_columns, 1))], [np.zeros(n_columns), 1 / _INTERCEPT_VARIANCE]]))
+
+    def _keep(self, problem: Problem, ascent: Ascent, monitor: Monitor) -> None:
+        super()._keep(problem, ascent, monitor)
+        rows, belief = self.rows_, self.belief_
+        coef, intercept = rows.to_user_units(belief.mean)
+        self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
+        # Var of A u is |A R'|^2 by rows: the root carries all covariances, the intercept's shift included.
+        coef_root, intercept_root = rows.to_user_units(belief.root)
+        self.coef_std_ = np.sqrt((coef_root**2).sum(axis=0))[None, :]
+        self.intercept_std_ = np.sqrt((intercept_root**2).sum(axis=0, keepdims=True))
+        self.prior_variance_ = self.prior if belief.hyper is None else _one_or_all(1 / belief.hyper.mean_precision)
+
+
+def _precision(prior: Any, n_columns: int) -> np.ndarray:
+    """The precision of a prior given as a variance, variances or a covariance matrix."""
+    try:
+        given = np.asarray(prior, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"prior must be one of {', '.join(map(repr, PRIORS))} or numbers, got {prior!r}.") from error
+    if given.shape not in ((), (n_columns,), (n_columns, n_columns)):
+        raise ValueError(
+            f"prior must be a variance, {n_columns} variances or a covariance of shape ({n_columns}, {n_columns}) to "
+            f"match the columns of X, got shape {given.shape}."
+        )
+    if given.ndim < 2:
+        if not np.all(np.isfinite(given) & (given > 0)):
+            raise ValueError(f"The variances in prior must be positive and finite, got {prior!r}.")
+        return np.broadcast_to(1 / given, (n_columns,)).copy()
+    try:
+        if not np.allclose(given, given.T):
+            raise NotPositiveDefiniteError("not symmetric")
+        cholesky(given)
+    except NotPositiveDefiniteError as error:
+        raise ValueError("The covariance in prior must be symmetric and positive definite.") from error
+    return np.linalg.inv(given)
+
+
+def _one_or_all(values: np.ndarray) -> float | np.ndarray:
+    return float(values[0]) if len(values) == 1 else to_numpy(values)

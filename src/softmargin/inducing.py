@@ -1,0 +1,104 @@
+"""Where to put inducing points.
+
+All choices work in units of each column's spread, on at most a few thousand rows, and on distinct rows with
+their total weights: a row of weight k and k copies of it lead to the same points.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from .chunks import dense, rows_in_block
+from .columns import Columns
+
+#: ``n_inducing="auto"``: every distinct row where there are no more than this, and this many points otherwise.
+AUTO_POINTS = 512
+#: Points are chosen on at most this many rows, or this many for each point.
+_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 8192, 8
+_KMEANS_STEPS = 10
+
+
+class Distinct(NamedTuple):
+    """Distinct rows in lexicographic order, and the total weight of each."""
+
+    rows: np.ndarray
+    weight: np.ndarray
+
+
+def choose_points(
+    X: Any, weight: np.ndarray, columns: Columns, n_inducing: int | str, how: str, rng: np.random.RandomState
+) -> np.ndarray:
+    """Inducing points for the rows of ``X``: all distinct rows where those are few enough, else as ``how`` says."""
+    wanted = AUTO_POINTS if n_inducing == "auto" else int(n_inducing)
+    every = distinct_rows(X, weight, at_most=wanted)
+    if every is not None:
+        return every.rows
+    sample = _sample(X, weight, max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT * wanted), rng)
+    if len(sample.rows) <= wanted:
+        return sample.rows
+    place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture}[how]
+    scaled = (sample.rows - columns.center) / columns.spread
+    points = place(scaled, sample.weight, wanted, rng) * columns.spread + columns.center
+    return points.astype(sample.rows.dtype)
+
+
+def distinct_rows(X: Any, weight: np.ndarray, at_most: int) -> Distinct | None:
+    """The distinct rows, or None as soon as there are more than ``at_most`` of them."""
+    found = Distinct(np.empty((0, X.shape[1]), dtype=X.dtype), np.empty(0))
+    size = rows_in_block(X.shape[1])
+    for start in range(0, X.shape[0], size):
+        rows = slice(start, start + size)
+        found = _merged(np.vstack([found.rows, dense(X[rows])]), np.append(found.weight, weight[rows]))
+        if len(found.rows) > at_most:
+            return None
+    return found
+
+
+def _merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
+    unique, which = np.unique(rows, axis=0, return_inverse=True)
+    return Distinct(unique, np.bincount(which.ravel(), weights=weight, minlength=len(unique)))
+
+
+def _sample(X: Any, weight: np.ndarray, size: int, rng: np.random.RandomState) -> Distinct:
+    """At most ``size`` rows, drawn in proportion to weight: one from each of as many equal slices of the total."""
+    cumulative = np.cumsum(weight)
+    if cumulative[-1] <= size or len(weight) <= size:
+        return _merged(dense(X), weight)
+    draws = (np.arange(size) + rng.uniform(size=size)) / size * cumulative[-1]
+    chosen = np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
+    return _merged(dense(X[chosen]), np.ones(size))
+
+
+def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
+    means = KMeans(n_points, init="k-means++", n_init=1, max_iter=_KMEANS_STEPS, random_state=rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return means.fit(rows, sample_weight=weight).cluster_centers_
+
+
+def _random(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
+    """Distinct rows without replacement, heavier ones likelier: those whose clocks of rate ``weight`` ring first."""
+    clocks = rng.exponential(size=len(rows)) / weight
+    return rows[np.sort(np.argsort(clocks)[:n_points])]
+
+
+def _mixture(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
+    """Means of a Gaussian mixture with diagonal covariances, started from k-means.
+
+    The mixture has no weights of its own, so rows are drawn in proportion to theirs.
+    """
+    start = _kmeans(rows, weight, n_points, rng)
+    copies = rows[rng.choice(len(rows), size=max(len(rows), 2 * n_points), p=weight / weight.sum())]
+    mixture = GaussianMixture(
+        n_points, covariance_type="diag", means_init=start, reg_covar=1e-3, max_iter=25, init_params="random_from_data",
+        random_state=rng,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return mixture.fit(copies).means_

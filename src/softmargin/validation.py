@@ -1,0 +1,198 @@
+"""What comes in from users: checked once, here, with errors that say what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+_NAMES_SHOWN = 5
+
+
+# Parameters --------------------------------------------------------------------------------------
+
+
+def one_of(name: str, value: Any, allowed: Any) -> None:
+    """``value`` is one of the allowed words."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name} must be one of {words}, got {value!r}.")
+
+
+def positive_number(name: str, value: Any, *, zero: bool = False, none: bool = False) -> None:
+    """``value`` is a finite number above zero (or zero itself, or None, where allowed)."""
+    if value is None and none:
+        return
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        kind = "a number >= 0" if zero else "a positive number"
+        raise ValueError(f"{name} must be {kind}{' or None' if none else ''}, got {value!r}.")
+
+
+def positive_integer(name: str, value: Any, *, words: tuple[str, ...] = ()) -> None:
+    """``value`` is an integer of at least one, or one of the allowed words."""
+    if isinstance(value, str) and value in words:
+        return
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        others = "".join(f" or {word!r}" for word in words)
+        raise ValueError(f"{name} must be an integer >= 1{others}, got {value!r}.")
+
+
+def number_of_jobs(value: Any) -> None:
+    """``value`` is None, a positive integer, or a negative one counted from all cores."""
+    if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0, got {value!r}.")
+
+
+# Rows --------------------------------------------------------------------------------------------
+
+
+def check_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """``X`` as a float array or CSR matrix, columns checked against those of ``fit`` unless ``reset``."""
+    try:
+        checked = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=1,
+        )
+    except (TypeError, ValueError) as error:
+        _name_unreadable_columns(X, error)
+        raise
+    _refuse_infinite(estimator, checked)
+    return checked
+
+
+def _name_unreadable_columns(X: Any, error: Exception) -> None:
+    """Raises an error that names the columns of a frame that hold no numbers, if there are any."""
+    if not hasattr(X, "columns"):
+        return
+    unreadable = []
+    for name in X.columns:
+        try:
+            np.asarray(X[name], dtype=float)
+        except (TypeError, ValueError):
+            unreadable.append(name)
+    if unreadable:
+        raise ValueError(
+            f"{_listed(unreadable)} not numeric. Encode such columns first, for example with "
+            f"sklearn.preprocessing.OneHotEncoder or OrdinalEncoder in a ColumnTransformer."
+        ) from error
+
+
+def _refuse_infinite(estimator: Any, X: Any) -> None:
+    values = X.data if scipy.sparse.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()) or np.isfinite(values).all():
+            return
+    if scipy.sparse.issparse(X):
+        columns = np.unique(X.indices[~np.isfinite(X.data)])
+    else:
+        columns = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    names = getattr(estimator, "feature_names_in_", columns.max() + 1)
+    shown = [names[c] for c in columns] if isinstance(names, np.ndarray) else list(columns)
+    if np.isnan(values).any():
+        raise ValueError(
+            f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {type(estimator).__name__} does not "
+            f"accept missing values encoded as NaN natively; put an imputer such as sklearn.impute.SimpleImputer "
+            f"before it in a pipeline, or drop those rows."
+        )
+    raise ValueError(
+        f"Input X contains infinity or a value too large for {values.dtype}: {_listed(shown, verb='has')} such values. "
+        f"Replace or drop them."
+    )
+
+
+def _listed(names: list[Any], verb: str = "is") -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    shown = ", ".join(repr(name.item() if isinstance(name, np.generic) else name) for name in names[:_NAMES_SHOWN])
+    plural = {"is": "are", "has": "have"}[verb]
+    return f"column {shown} {verb}" if len(names) == 1 else f"columns {shown}{more} {plural}"
+
+
+# Labels and weights ------------------------------------------------------------------------------
+
+
+def check_labels(X: Any, y: Any) -> np.ndarray:
+    """``y`` as a vector of class labels, one for each row of ``X``."""
+    if y is None:
+        raise ValueError("This classifier requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity; drop the rows without a label.")
+    check_classification_targets(y)
+    return y
+
+
+def two_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two classes present, and the labels as -1 and +1; rows of weight zero are not present."""
+    classes, codes = np.unique(y, return_inverse=True)
+    present = np.flatnonzero(np.bincount(codes, weights=weight > 0, minlength=len(classes)))
+    if len(present) == 0:
+        raise ValueError("All weights are zero: at least one row of each class needs a positive weight.")
+    if len(present) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {type_of_target(y)}: y has "
+            f"{len(present)} classes."
+        )
+    if len(present) < 2:
+        only = classes[present].tolist()
+        raise ValueError(
+            f"y must hold two classes in rows of positive weight, but there is only one class: {only}. "
+            f"Add rows of another class."
+        )
+    return classes[present], np.where(codes == present[1], 1.0, -1.0)
+
+
+def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """A non-negative weight for each row."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    if isinstance(sample_weight, Real):
+        weight = np.full(n_rows, float(sample_weight))
+    else:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight must have one entry for each of the {n_rows} rows, got an array of shape {weight.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(bad):
+        raise ValueError(
+            f"sample_weight must be finite and non-negative, got {weight[bad[0]]} for row {bad[0]}"
+            f"{f' and {len(bad) - 1} more such rows' if len(bad) > 1 else ''}."
+        )
+    return weight.copy()
+
+
+def class_weights(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The factor of each row from ``class_weight``: None, ``"balanced"`` (by total weight), or a dict."""
+    if class_weight is None:
+        return np.ones(len(y))
+    classes, codes = np.unique(y, return_inverse=True)
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(codes, weights=weight, minlength=len(classes))
+        present = totals > 0
+        factors = np.zeros(len(classes))
+        factors[present] = weight.sum() / (present.sum() * totals[present])
+        return factors[codes]
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict from label to weight, got {class_weight!r}.")
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(f"class_weight has a weight for {unknown}, but the classes are {labels}.")
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    if not np.all(np.isfinite(factors) & (factors >= 0)):
+        raise ValueError(f"The weights in class_weight must be finite and non-negative, got {class_weight!r}.")
+    return factors[codes]
