@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.linalg.lapack
 import scipy.special
 from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
 
@@ -141,7 +140,8 @@ def cholesky_jittered(A: Array, rounding: float) -> tuple[Array, float]:
 def inverse_lower(L: Array) -> Array:
     """The inverse of a lower triangular matrix, lower triangular too."""
     if is_numpy_array(L):
-        return scipy.linalg.lapack.dtrtri(as_float64(L), lower=1)[0]
+        (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), (L,))
+        return trtri(L, lower=1)[0]
     import torch
 
     return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)

@@ -87,16 +87,23 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Iterator[T]:
-    """``function(0), function(1), ...`` in order, computed by ``n_jobs`` threads.
+def blas_threads(n: int) -> Any:
+    """A context in which BLAS uses ``n`` threads.
 
-    BLAS threads are a setting of the whole process: they are limited during the sweep and put back after it.
+    That is a setting of the whole process, so it is put back at the end.  One thread is the right number for small
+    matrices: several spend their time waiting for each other, and on a busy machine that is a hundred times the work.
     """
+    return _blas().limit(limits=n, user_api="blas")
+
+
+def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Iterator[T]:
+    """``function(0), function(1), ...`` in order, computed by ``n_jobs`` threads of one BLAS thread each."""
     if n_jobs == 1 or n_blocks == 1:
-        yield from map(function, range(n_blocks))
+        with blas_threads(1):
+            yield from map(function, range(n_blocks))
         return
     waiting: deque[Future[T]] = deque()
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(n_jobs) as pool:
+    with blas_threads(1), ThreadPoolExecutor(n_jobs) as pool:
         try:
             for index in range(n_blocks):
                 waiting.append(pool.submit(function, index))
@@ -109,8 +116,6 @@ def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Itera
                 future.cancel()
 
 
-def gather_rows(parts: Iterable[T]) -> T:
-    """One tuple of arrays from the tuples of consecutive blocks."""
-    parts = list(parts)
-    xp = namespace(parts[0][0])
-    return type(parts[0])(*(xp.concat(arrays) for arrays in zip(*parts, strict=True)))
+def gather_rows(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Whole arrays from the tuples of arrays of consecutive blocks."""
+    return tuple(namespace(*arrays).concat(arrays) for arrays in zip(*blocks, strict=True))

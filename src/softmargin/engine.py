@@ -78,7 +78,7 @@ class Problem:
         """The latent moments of every row."""
         seen = self._seen(belief)
         parts = sweep(lambda index: self.features(index).moments(seen), self.table.n_blocks, self.n_jobs)
-        return gather_rows(parts)
+        return Latent(*gather_rows(parts))
 
     def features(self, index: int) -> Features:
         if index in self._kept:

@@ -76,7 +76,8 @@ def _sample(X: Any, weight: np.ndarray, size: int, rng: np.random.RandomState) -
 
 
 def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
-    means = KMeans(n_points, init="k-means++", n_init=1, max_iter=_KMEANS_STEPS, random_state=rng)
+    settings: dict[str, Any] = {"init": "k-means++", "n_init": 1, "max_iter": _KMEANS_STEPS, "random_state": rng}
+    means = KMeans(n_points, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return means.fit(rows, sample_weight=weight).cluster_centers_
@@ -101,4 +102,4 @@ def _mixture(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return mixture.fit(copies).means_
+        return np.asarray(mixture.fit(copies).means_)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import gaussian
 from ..arrays import to_numpy
-from ..chunks import Table, dense, gather_rows, n_threads, rows_in_block, sweep
+from ..chunks import Table, blas_threads, dense, gather_rows, n_threads, rows_in_block, sweep
 from ..engine import Problem
 from ..likelihoods import LOSSES
 from ..links import LogisticLink, ProbitLink, fit_logistic_link, leave_one_out, probabilities, settled
@@ -33,6 +33,8 @@ from ..validation import (
 )
 
 LINKS = ("loo", "probit", "logistic")
+#: Weights from which on several threads factor a matrix sooner than one.
+_MANY_WEIGHTS = 1024
 
 
 class BayesianClassifier(ClassifierMixin, BaseEstimator):
@@ -75,11 +77,13 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         if not seen.all():
             X, signs, weight = X[seen], signs[seen], weight[seen]
 
-        rows, prior = self._parts(X, weight, check_random_state(self.random_state))
-        table = Table.of(X, signs, weight, rows.n_weights)
-        problem = Problem(table, rows, LOSSES[self.loss], prior, n_threads(self.n_jobs))
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
-        ascent = Ascender(
+        jobs = n_threads(self.n_jobs)
+        with blas_threads(1):
+            rows, prior = self._parts(X, weight, check_random_state(self.random_state))
+        table = Table.of(X, signs, weight, rows.n_weights)
+        problem = Problem(table, rows, LOSSES[self.loss], prior, jobs)
+        ascender = Ascender(
             problem.stats,
             prior,
             problem.likelihood,
@@ -87,8 +91,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             tol=self.tol,
             max_passes=self.max_iter,
             monitor=monitor,
-        ).run()
-        self._keep(problem, ascent, monitor)
+        )
+        with blas_threads(jobs if rows.n_weights >= _MANY_WEIGHTS else 1):
+            self._keep(problem, ascender.run(), monitor)
         return self
 
     def _check_parameters(self) -> None:
@@ -150,7 +155,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         weights = gaussian.sample(self.belief_.mean, self.belief_.root, n_samples, rng)
         draws = self.rows_.lift(X).phi @ weights.T
         root = self.rows_.leftover_root(X)
-        return draws if root is None else draws + root @ rng.standard_normal((len(root), n_samples))
+        return draws if root is None else draws + root @ rng.standard_normal((root.shape[1], n_samples))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The logit of the probability of ``classes_[1]``, for each row."""
@@ -176,7 +181,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             features = self.rows_.lift(dense(X[index * size : (index + 1) * size]))
             return Latent(*(to_numpy(part) for part in features.moments(belief)))
 
-        return gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs)))
+        return Latent(*gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs))))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import device
 
 from ..arrays import (
     Array,
@@ -54,12 +55,13 @@ class InducingRows(NamedTuple):
 
     def leftover_root(self, X: Array) -> Array:
         """A square root of the joint covariance that the points leave over, for draws at a few rows together."""
-        phi = self.lift(X).phi
-        K = self.kernel(X, X)
-        on_diagonal = namespace(K).linalg.diagonal(K)
-        own = np.diag(to_numpy(self.kernel.diagonal(X) - on_diagonal))  # a white kernel's share
-        root, _ = cholesky_jittered(to_numpy(K - phi @ phi.T) + own + self.jitter * np.eye(len(own)), precision_of(X))
-        return like(root, X)
+        phi, K = self.lift(X).phi, self.kernel(X, X)
+        xp = namespace(K)
+        own = self.kernel.diagonal(X) - xp.linalg.diagonal(K)  # a white kernel's share
+        covariance = as_float64(K - phi @ phi.T + own * xp.eye(len(own), dtype=K.dtype, device=device(K)))
+        values, vectors = xp.linalg.eigh((covariance + covariance.T) / 2)
+        # Where the points explain all there is, eigenvalues are rounding about zero.
+        return vectors * xp.sqrt(clipped_at_zero(values))
 
 
 class Slopes(NamedTuple):

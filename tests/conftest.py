@@ -1,0 +1,21 @@
+import numpy as np
+import pytest
+from hypothesis import settings
+from threadpoolctl import threadpool_limits
+
+pytest.register_assert_rewrite("contracts")
+
+settings.register_profile("softmargin", deadline=None, derandomize=True, max_examples=60, database=None)
+settings.load_profile("softmargin")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Small matrices on shared cores: threads in BLAS cost a hundred times what they save."""
+    with threadpool_limits(1):
+        yield

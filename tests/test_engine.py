@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import scipy.sparse
+from numpy.testing import assert_allclose
+
+import contracts
+import references
+from softmargin import engine
+from softmargin.chunks import Table
+from softmargin.engine import Problem, Stats, add, block_stats, objective
+from softmargin.kernels import RBF
+from softmargin.likelihoods import AugmentedHinge, Hinge
+from softmargin.priors import Ridge, VarianceComponents
+from softmargin.rows import InducingRows, LinearRows
+
+ROWS = LinearRows(np.array([0.1, -0.2]), np.array([1.0, 2.0]))
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(29, 2))
+    return X, np.sign(X[:, 0] + 0.3), rng.integers(0, 4, size=29).astype(float)
+
+
+def naive_stats(phi, likelihood, belief, y, weight):
+    mu, spread, leftover = references.moments_by_loops(phi, np.zeros(len(phi)), belief.mean, belief.covariance)
+    l, w, b = likelihood.sites(y, mu, spread + leftover)  # noqa: E741
+    return *references.gather_by_loops(phi, weight * w, weight * b), weight @ l, weight.sum()
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), AugmentedHinge()], ids=repr)
+def test_stats_of_a_block_equal_loops(likelihood, data):
+    X, y, weight = data
+    belief = contracts.random_belief(3)
+    wanted = naive_stats(ROWS.lift(X).phi, likelihood, belief, y, weight)
+    for got, part in zip(block_stats(ROWS.lift(X), likelihood, belief, y, weight), wanted, strict=True):
+        assert_allclose(got, part, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("block_rows", [1, 7, 28, 29, 100])
+@pytest.mark.parametrize("convert", [np.asarray, scipy.sparse.csr_array, scipy.sparse.csr_matrix])
+def test_passes_over_blocks_equal_loops_over_rows(convert, block_rows, n_jobs, data):
+    X, y, weight = data
+    belief = contracts.random_belief(3)
+    problem = Problem(Table(convert(X), y, weight, block_rows), ROWS, Hinge(), Ridge.isotropic(3), n_jobs)
+    wanted = naive_stats(ROWS.lift(X).phi, Hinge(), belief, y, weight)
+    for _ in range(2):  # the second pass runs on kept features
+        for got, part in zip(problem.stats(belief), wanted, strict=True):
+            assert_allclose(got, part, rtol=1e-10, atol=1e-12)
+    mu, spread, leftover = references.moments_by_loops(ROWS.lift(X).phi, 0 * y, belief.mean, belief.covariance)
+    latent = problem.latent(belief)
+    assert_allclose(latent.mu, mu, rtol=1e-10)
+    assert_allclose(latent.spread, spread, rtol=1e-10)
+    assert_allclose(latent.leftover, leftover)
+
+
+def test_features_are_kept_only_where_they_fit(data, monkeypatch):
+    X, y, weight = data
+    lifted = []
+
+    class CountingRows(LinearRows):
+        def lift(self, X):
+            lifted.append(len(X))
+            return super().lift(X)
+
+    rows = CountingRows(*ROWS)
+    belief = contracts.random_belief(3)
+    problem = Problem(Table(X, y, weight, 10), rows, Hinge(), Ridge.isotropic(3))
+    problem.stats(belief), problem.stats(belief)
+    assert lifted == [10, 10, 9]
+    monkeypatch.setattr(engine, "_CACHE_BYTES", 29 * 3 * 8 - 1)
+    lifted.clear()
+    problem = Problem(Table(X, y, weight, 10), rows, Hinge(), Ridge.isotropic(3))
+    problem.stats(belief), problem.stats(belief)
+    assert lifted == [10, 10, 9, 10, 10, 9]
+
+
+def test_stats_add_up():
+    one, other = Stats(np.eye(2), np.ones(2), -1.0, 3.0), Stats(2 * np.eye(2), -np.ones(2), -2.5, 1.0)
+    G, h, bound, n = add(one, other)
+    assert_allclose(G, 3 * np.eye(2))
+    assert_allclose(h, 0)
+    assert (bound, n) == (-3.5, 4.0)
+
+
+@pytest.mark.parametrize("prior", [Ridge.isotropic(3), VarianceComponents(np.array([0, 0, -1]))], ids=type)
+def test_objective_is_the_bound_less_the_divergence(prior, data):
+    X, y, weight = data
+    belief = prior.update(*contracts._sums(3), None)
+    stats = block_stats(ROWS.lift(X), Hinge(), belief, y, weight)
+    assert_allclose(objective(stats, prior, belief), stats.bound - prior.kl(belief), rtol=1e-12)
+
+
+def test_rows_of_no_weight_are_not_there(data):
+    X, y, weight = data
+    there = weight > 0
+    belief = contracts.random_belief(3)
+    every = Problem(Table(X, y, weight, 8), ROWS, Hinge(), Ridge.isotropic(3)).stats(belief)
+    some = Problem(Table(X[there], y[there], weight[there], 8), ROWS, Hinge(), Ridge.isotropic(3)).stats(belief)
+    assert not there.all()
+    for got, wanted in zip(every, some, strict=True):
+        assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_single_precision_rows_give_double_precision_stats(rng):
+    X = rng.normal(size=(500, 2))
+    y, weight = np.sign(X[:, 0]), np.ones(500)
+    points = X[:20]
+    parts = []
+    for dtype in (np.float64, np.float32):
+        rows = InducingRows.at(RBF(0.5), points.astype(dtype))
+        table = Table(X.astype(dtype), y.astype(dtype), weight.astype(dtype), 64)
+        # The jitter differs with the dtype, and with it the weights; the belief of no data is the same function.
+        belief = Ridge.isotropic(20).update(np.zeros((20, 20)), np.zeros(20))
+        parts.append(Problem(table, rows, Hinge(), Ridge.isotropic(20)).stats(belief))
+    assert parts[1].G.dtype == parts[1].h.dtype == np.float64
+    assert_allclose(parts[1].bound, parts[0].bound, rtol=1e-6)
+    assert_allclose(np.trace(parts[1].G), np.trace(parts[0].G), rtol=1e-3)

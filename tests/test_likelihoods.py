@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import contracts
+import references
+from contracts import LikelihoodCase
+from softmargin.likelihoods import (
+    LOSSES,
+    AugmentedHinge,
+    Gaussian,
+    Hinge,
+    JaakkolaJordan,
+    Logistic,
+    Probit,
+    Quadrature,
+    Taylor,
+)
+
+CASES = [
+    LikelihoodCase(Hinge(), exact=np.inf),
+    LikelihoodCase(AugmentedHinge()),
+    LikelihoodCase(JaakkolaJordan()),
+    LikelihoodCase(Quadrature(Logistic()), exact=1.0, tolerance=1e-8),
+    LikelihoodCase(Quadrature(Probit()), exact=1.0, tolerance=1e-8),
+    LikelihoodCase(Taylor(Logistic()), expanded=True),
+    LikelihoodCase(Taylor(Probit()), expanded=True),
+    LikelihoodCase(Gaussian(0.3), exact=np.inf),
+]
+
+wide_means = st.one_of(st.sampled_from([0.0, 1.0, -1.0, 1e-300, 1e8, -1e8]), st.floats(-1e8, 1e8))
+wide_variances = st.one_of(st.sampled_from([0.0, 1e-300, 1e-12, 1.0, 1e8]), st.floats(0, 1e8))
+
+
+@pytest.mark.parametrize("check", contracts.LIKELIHOOD, ids=contracts.name)
+@pytest.mark.parametrize("case", CASES, ids=contracts.name)
+def test_contract(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("likelihood", [case.likelihood for case in CASES], ids=repr)
+@given(mu=wide_means, v=wide_variances, y=st.sampled_from([-1.0, 1.0]))
+def test_sites_are_finite_everywhere(likelihood, mu, v, y):
+    l, w, b = likelihood.sites(np.array([y]), np.array([mu]), np.array([v]))  # noqa: E741
+    assert np.isfinite([l[0], w[0], b[0]]).all()
+    assert w[0] >= 0
+    if not isinstance(likelihood, Gaussian):
+        assert l[0] <= 1e-300
+
+
+@given(mu=st.floats(-50, 50), v=st.floats(0, 1e4), y=st.sampled_from([-1.0, 1.0]))
+def test_exact_hinge_is_never_below_the_augmented_one(mu, v, y):
+    arrays = np.array([y]), np.array([mu]), np.array([v])
+    exact, augmented = Hinge().sites(*arrays).l[0], AugmentedHinge().sites(*arrays).l[0]
+    # The floor on the variance is worth 1e-6 at the kink.
+    assert augmented <= exact + 2e-6
+    if v > 1e-2 and abs(1 - y * mu) < np.sqrt(v):
+        assert augmented < exact
+
+
+@given(mu=st.floats(-20, 20), v=st.floats(0, 4), y=st.sampled_from([-1.0, 1.0]))
+def test_jaakkola_jordan_is_never_above_quadrature(mu, v, y):
+    arrays = np.array([y]), np.array([mu]), np.array([v])
+    assert JaakkolaJordan().sites(*arrays).l[0] <= Quadrature(Logistic()).sites(*arrays).l[0] + 1e-6
+
+
+@pytest.mark.parametrize("likelihood", [AugmentedHinge(), JaakkolaJordan(), Gaussian(0.5)], ids=repr)
+def test_two_moment_bounds_hold_for_latent_values_that_are_not_gaussian(likelihood):
+    assert likelihood.two_moment
+    for y, shift in ((-1.0, -3.0), (1.0, 0.0), (1.0, 2.0)):
+        values, shares = np.array([-3.0, 0.5, 4.0]) + shift, np.array([0.5, 0.3, 0.2])
+        mu, v = shares @ values, shares @ values**2 - (shares @ values) ** 2
+        l = likelihood.sites(np.array([y]), np.array([mu]), np.array([v])).l[0]  # noqa: E741
+        assert l <= shares @ likelihood.log_density(y, values) + 1e-9
+
+
+def test_exact_hinge_is_no_two_moment_bound():
+    # ERRATA: with f = 0 or far to the right the exact form lies above the truth.
+    values, shares = np.array([0.0, 3.0]), np.array([0.5, 0.5])
+    mu, v = np.array([1.5]), np.array([2.25])
+    assert not Hinge().two_moment
+    assert Hinge().sites(np.ones(1), mu, v).l[0] > shares @ Hinge().log_density(1.0, values)
+
+
+def test_augmented_hinge_is_the_optimum_of_the_augmented_bound():
+    # ERRATA: for any a the bound is -z - (sqrt(a) + c / sqrt(a)) / 2, c = z^2 + v.
+    y, mu, v = np.array([1.0, -1.0]), np.array([0.3, 2.0]), np.array([0.5, 2.0])
+    z, c = 1 - y * mu, (1 - y * mu) ** 2 + v
+    over_a = np.array([-z - (np.sqrt(a) + c / np.sqrt(a)) / 2 for a in np.geomspace(1e-3, 1e3, 20001)])
+    assert_allclose(AugmentedHinge().sites(y, mu, v).l, over_a.max(axis=0), atol=1e-6)
+
+
+def test_jaakkola_jordan_passes_smoothly_into_its_limit():
+    mu = np.array([0.0, 1e-9, 0.99e-4, 1.01e-4, 1e-3])
+    w = JaakkolaJordan().sites(np.ones(5), mu, np.zeros(5)).w
+    assert_allclose(w, 0.25 - mu**2 / 48, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", [Logistic(), Probit()], ids=repr)
+def test_derivatives_of_smooth_models(model):
+    y, f = np.tile([1.0, -1.0], 41), np.repeat(np.linspace(-20, 20, 41), 2)
+    value, slope, curvature = model.derivatives(y, f)
+    assert_allclose(slope, references.derivative(lambda t: model.derivatives(y, t).value, f, 1e-3), atol=1e-8)
+    assert_allclose(curvature, references.derivative(lambda t: model.derivatives(y, t).slope, f, 1e-3), atol=1e-8)
+    assert np.all(value <= 0)
+
+
+def test_probit_keeps_its_digits_far_in_the_tail():
+    t = np.array([-50.0, -300.0, -2e3, -9e3, -1e6])
+    _, slope, curvature = Probit().derivatives(np.ones(5), t)
+    # Mills' ratio: r = -t (1 + 1/t^2 - 2/t^4 ...), r (r + t) = 1 - 1/t^2 + 6/t^4 ...
+    assert_allclose(slope, -t * (1 + t**-2 - 2 * t**-4), rtol=1e-8)
+    assert_allclose(1 + curvature, t**-2 - 6 * t**-4, rtol=1e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize("v", [30.0, 1e3, 1e6])
+def test_quadrature_sees_precision_in_wide_latent_values(v):
+    # Where the prior variance is large every node may miss the bend of the log-density, but its precision is there.
+    mu = np.linspace(-1, 1, 5) * np.sqrt(v)
+    sites = Quadrature(Logistic()).sites(np.ones(5), mu, np.full(5, v))
+    far = Hinge().sites(np.ones(5), 1 + mu, np.full(5, v))
+    # So wide a Gaussian sees max(0, -f): half of the hinge. Twenty-four nodes hold it to a third.
+    assert_allclose(sites.w, far.w / 2, rtol=0.4)
+
+
+def test_names_of_losses_say_what_they_are():
+    assert set(LOSSES) >= {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit"}
+    bounds = {name for name, likelihood in LOSSES.items() if likelihood.is_bound}
+    assert bounds == set(LOSSES) - {"logistic-taylor", "probit-taylor"}
+    monotone = {name for name, likelihood in LOSSES.items() if not likelihood.needs_guard}
+    assert monotone == {"hinge-augmented", "logistic-jj"}

@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import norm
+
+import contracts
+import references
+from softmargin.gaussian import from_natural
+from softmargin.kernels import RBF
+from softmargin.likelihoods import AugmentedHinge, Hinge
+from softmargin.links import (
+    LogisticLink,
+    ProbitLink,
+    _link_loss,
+    fit_logistic_link,
+    leave_one_out,
+    probabilities,
+    settled,
+)
+from softmargin.rows import InducingRows, Latent
+
+LINKS = [LogisticLink(1.7, 0.2), LogisticLink(1e3, -5.0), LogisticLink(1e-3), ProbitLink()]
+huge = st.one_of(st.sampled_from([0.0, 5e-324, 1e-300, 1e150, 1e300]), st.floats(0, 1e300))
+
+
+@pytest.fixture
+def scored(rng):
+    mu, v = rng.normal(size=80) * 2, rng.uniform(0, 5, size=80)
+    y = np.where(rng.uniform(size=80) < expit(1.2 * mu - 0.7), 1.0, -1.0)
+    return mu, v, y, rng.uniform(0, 3, size=80)
+
+
+# Leaving one row out -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), AugmentedHinge()], ids=repr)
+def test_left_out_moments_equal_refits_without_the_row(likelihood, rng):
+    X = rng.normal(size=(25, 2))
+    y, weight = np.sign(X[:, 0]), rng.choice([0.0, 0.4, 1.0, 3.0], size=25)
+    features = InducingRows.at(RBF(0.8), X[:8]).lift(X)
+    latent = features.moments(contracts.random_belief(8))
+    _, w, b = likelihood.sites(y, latent.mu, latent.v)
+    G, h = features.gather(weight * w, weight * b)
+    fitted = features.moments(from_natural(G + np.eye(8), h))
+    mu, v = references.left_out_by_refitting(features.phi, features.leftover, np.eye(8), w, b, weight)
+    left_out = leave_one_out(fitted, w, b, weight)
+    assert_allclose(left_out.mu, mu, rtol=1e-8, atol=1e-9)
+    assert_allclose(left_out.v, v, rtol=1e-8)
+    assert left_out.usable.all()
+    heavy = weight > 0
+    assert not np.allclose(left_out.mu[heavy], fitted.mu[heavy])
+
+
+def test_rows_that_own_all_of_their_spread_are_told_apart():
+    latent = Latent(np.full(4, 0.5), np.ones(4), np.full(4, 0.1))
+    left_out = leave_one_out(latent, np.array([0.5, 1.0, 1.5, 1.5]), np.ones(4), np.array([1.0, 1.0, 1.0, 0.1]))
+    assert left_out.usable.tolist() == [True, False, False, True]
+    assert np.isfinite(left_out.mu).all()
+    assert np.all(left_out.v > 0)
+    assert_allclose([left_out.mu[0], left_out.v[0]], [(0.5 - 1) / 0.5, 0.1 + 1 / 0.5])
+    # A row of weight .1 is in the belief with a tenth of its site, and takes that with it.
+    assert_allclose([left_out.mu[3], left_out.v[3]], [(0.5 - 0.1) / 0.85, 0.1 + 1 / 0.85])
+
+
+# Fitting the slope -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", [np.array([0.5, 0.0]), np.array([-1.0, 2.0]), np.array([2.0, -0.3])])
+def test_gradient_of_the_link_loss_is_finite_differences(x, scored):
+    wanted = references.gradient(lambda x: _link_loss(x, *scored)[0], x, 1e-4)
+    assert_allclose(_link_loss(x, *scored)[1], wanted, rtol=1e-8, atol=1e-8)
+
+
+def test_link_loss_is_the_log_loss_and_the_priors(scored):
+    mu, v, y, weight = scored
+    link = LogisticLink(np.exp(0.3), -0.4)
+    p = probabilities(link.score(mu, v))[:, 1]
+    log_loss = -weight @ np.log(np.where(y > 0, p, 1 - p))
+    prior = norm.logpdf(0.3, np.log(1.7), 0.5) + norm.logpdf(-0.4, 0, 0.5) - 2 * norm.logpdf(0, 0, 0.5)
+    assert_allclose(_link_loss(np.array([0.3, -0.4]), *scored)[0], log_loss - prior, rtol=1e-12)
+
+
+def test_curvature_is_the_expectation_of_the_second_derivatives(scored):
+    mu, v, _, weight = scored
+    x = np.array([0.2, 0.3])
+    p = expit(LogisticLink(np.exp(x[0]), x[1]).score(mu, v))
+    # Each row once as each class, in the shares that the link itself believes in.
+    doubled = np.tile(mu, 2), np.tile(v, 2), np.repeat([1.0, -1.0], 80), np.concatenate([weight * p, weight * (1 - p)])
+    wanted = [references.gradient(lambda x, i=i: _link_loss(x, *doubled)[1][i], x, 1e-4) for i in (0, 1)]
+    assert_allclose(_link_loss(x, mu, v, doubled[2][:80], weight)[2], wanted, rtol=1e-7)
+
+
+def test_fitted_link_is_the_optimum(scored):
+    link = fit_logistic_link(*scored)
+    found = np.array([np.log(link.slope), link.offset])
+    best = minimize(lambda x: _link_loss(x, *scored)[0], [0.0, 0.0], method="BFGS", options={"gtol": 1e-8})
+    assert_allclose(found, best.x, atol=1e-5)
+    assert_allclose(_link_loss(found, *scored)[1], 0, atol=1e-8)
+
+
+def test_without_rows_the_link_is_its_prior():
+    empty = np.zeros(0)
+    assert_allclose(fit_logistic_link(empty, empty, empty, empty), [1.7, 0.0])
+
+
+def test_link_of_weighted_rows_is_that_of_repeated_ones(scored):
+    mu, v, y, _ = scored
+    times = np.arange(80) % 4
+    repeated = fit_logistic_link(*(np.repeat(part, times) for part in (mu, v, y)), np.ones(times.sum()))
+    assert_allclose(fit_logistic_link(mu, v, y, times.astype(float)), repeated, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-6, 2e-4, 1.0, 1e4, 1e8])
+@pytest.mark.parametrize("total", [10.0, 1e6, 1e9])
+@pytest.mark.parametrize("right", [1.0, 0.8, 0.0])
+def test_link_fits_latent_values_of_any_size_and_number(size, total, right):
+    y = np.where(np.arange(100) % 2, 1.0, -1.0)
+    agrees = np.where(np.arange(100) < 100 * right, 1.0, -1.0)
+    args = size * y * agrees, np.zeros(100), y, np.full(100, total / 100)
+    link = fit_logistic_link(*args)
+    assert link.slope > 0
+    assert np.isfinite(link).all()
+    found = np.array([np.log(link.slope), link.offset])
+    _, gradient, curvature = _link_loss(found, *args)
+    # A loss of 1e9 is known to 1e-7, and so its minimum, with a curvature of 4 or more, to the square root of that.
+    assert_allclose(np.linalg.solve(curvature, gradient), 0, atol=1e-3)
+
+
+# Scores and probabilities ------------------------------------------------------------------------
+
+
+def test_logistic_link_equals_its_formula_and_nearly_the_integral():
+    mu, v, link = np.array([-2.0, 0.5, 3.0]), np.array([0.0, 1.0, 4.0]), LogisticLink(1.4, 0.2)
+    score = link.score(mu, v)
+    assert_allclose(score, (1.4 * mu + 0.2) / np.sqrt(1 + np.pi * 1.4**2 * v / 8), rtol=1e-14)
+    exact = [references.normal_expectation(lambda f: expit(1.4 * f + 0.2), m, s) for m, s in zip(mu, v, strict=True)]
+    # MacKay's approximation is good to two percent.
+    assert_allclose(probabilities(score)[:, 1], exact, atol=0.02)
+
+
+def test_probit_link_is_the_probability_of_the_paper():
+    mu, v = np.array([-30.0, -2.0, 0.0, 0.3, 5.0, 30.0]), np.array([0.0, 1.0, 2.0, 0.5, 10.0, 3.0])
+    wanted = norm.cdf(mu / np.sqrt(1 + v))
+    assert_allclose(probabilities(ProbitLink().score(mu, v))[:, 1], wanted, rtol=1e-12)
+    assert_allclose(probabilities(ProbitLink().score(mu, v))[:, 0], norm.cdf(-mu / np.sqrt(1 + v)), rtol=1e-12)
+    exact = [references.normal_expectation(norm.cdf, m, s) for m, s in zip(mu, v, strict=True)]
+    assert_allclose(wanted, exact, atol=1e-9)
+
+
+@pytest.mark.parametrize("link", LINKS, ids=repr)
+@given(mu=huge, v=huge, sign=st.sampled_from([-1.0, 1.0]))
+def test_probabilities_are_probabilities_whatever_the_latent_moments(link, mu, v, sign):
+    p = probabilities(settled(link.score(np.array([sign * mu]), np.array([v]))))
+    assert np.all((p >= 0) & (p <= 1))
+    assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+
+
+tiny = st.floats(-18, -13).map(lambda power: 10.0**power)
+
+
+@given(
+    score=st.one_of(tiny, st.sampled_from([0.0, 5e-324, 1e-308, 1e-16, 1e-15, 1e-14, 1.0, 800.0]), st.floats(0, 1e3))
+)
+def test_the_sign_of_a_score_and_the_larger_probability_never_disagree(score):
+    scores = settled(np.array([score, -score]))
+    p = probabilities(scores)
+    # argmax takes the first class in a tie, and so does a score that must be above zero.
+    assert (p.argmax(axis=1) == (scores > 0)).all()
+    assert np.all((p[:, 0] == p[:, 1]) == (scores == 0))
+
+
+def test_ties_are_made_exact_and_nothing_else_moves():
+    scores = np.array([-5e-324, 9e-16, -9e-16, 1.1e-15, -1.1e-15, 0.3])
+    assert settled(scores).tolist() == [0, 0, 0, 1.1e-15, -1.1e-15, 0.3]
