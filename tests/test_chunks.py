@@ -127,7 +127,6 @@ def test_numbers_of_jobs_count_as_in_joblib(monkeypatch):
 @pytest.mark.parametrize("xp", [np, torch])
 def test_gathered_rows_are_one_after_another(xp):
     part = Latent(xp.ones(2), xp.zeros(2), 2 * xp.ones(2))
-    whole = gather_rows(iter([part, Latent(xp.zeros(1), xp.ones(1), xp.ones(1))]))
-    assert isinstance(whole, Latent)
+    whole = Latent(*gather_rows(iter([part, Latent(xp.zeros(1), xp.ones(1), xp.ones(1))])))
     assert whole.mu.tolist() == [1, 1, 0]
     assert whole.v.tolist() == [2, 2, 2]

@@ -135,10 +135,10 @@ class BayesianLinearSVC(BayesianClassifier):
         rows, belief = self.rows_, self.belief_
         coef, intercept = rows.to_user_units(belief.mean)
         self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
-        # Var of A u is |A R'|^2 by rows: the root carries all covariances, the intercept's shift included.
-        coef_root, intercept_root = rows.to_user_units(belief.root)
-        self.coef_std_ = np.sqrt((coef_root**2).sum(axis=0))[None, :]
-        self.intercept_std_ = np.sqrt((intercept_root**2).sum(axis=0, keepdims=True))
+        self.coef_std_ = (np.sqrt(belief.variances[: len(rows.scale)]) / rows.scale)[None, :]
+        # The intercept's shift by the centre correlates it with the coefficients: the root carries that along.
+        _, intercept_root = rows.to_user_units(belief.root)
+        self.intercept_std_ = np.linalg.norm(intercept_root, keepdims=True)
         self.prior_variance_ = self.prior if belief.hyper is None else _one_or_all(1 / belief.hyper.mean_precision)
 
 

@@ -8,15 +8,16 @@ import numpy as np
 
 from ..columns import Columns, describe
 from ..inducing import choose_points, distinct_rows
-from ..kernels import RBF, Constant, Kernel, as_kernel
+from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
 from ..priors import Ridge
 from ..rows import InducingRows
 from ..validation import check_rows, one_of, positive_integer
 from .base import BayesianClassifier
 
 INFERENCES = ("cavi", "batch")
+KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
 PLACEMENTS = ("kmeans", "random", "mixture")
-#: Prior variances of the default kernel: of the function, and of an offset shared by all rows.
+#: Prior variances of the named kernels: of the function, and of an offset shared by all rows.
 _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 
 
@@ -30,9 +31,9 @@ class BayesianSVC(BayesianClassifier):
 
     Parameters
     ----------
-    kernel : kernel of `softmargin.kernels` or scikit-learn, optional
-        By default ``10 * RBF() + Constant(1)``.  Length-scales of None are the spread of each column times the
-        root of the number of columns.  `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for
+    kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
+        The words stand for ``10 * RBF() + Constant(1)`` and the same with ``Matern()``.
+        Length-scales of None are the spread of each column times the root of the number of columns.  `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for
         twice the variance.
     loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is the bound of
@@ -87,7 +88,7 @@ class BayesianSVC(BayesianClassifier):
 
     def __init__(
         self,
-        kernel: Any = None,
+        kernel: Any = "rbf",
         *,
         loss: str = "hinge",
         inference: str = "cavi",
@@ -122,19 +123,22 @@ class BayesianSVC(BayesianClassifier):
         positive_integer("n_inducing", self.n_inducing, words=("auto",))
         if isinstance(self.inducing, str):
             one_of("inducing", self.inducing, PLACEMENTS)
-        if self.kernel is not None:
-            as_kernel(self.kernel)
+        self._kernel_as_given()
 
     def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[InducingRows, Ridge]:
         columns = describe(X, weight)
-        self.kernel_ = self._kernel(columns)
+        # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
+        length_scale = np.sqrt(len(columns.spread)) * columns.spread
+        self.kernel_ = self._kernel_as_given().with_length_scale(tuple(length_scale))
         self.inducing_points_ = self._points(X, weight, columns, rng)
         rows = InducingRows.at(self.kernel_, self.inducing_points_)
         return rows, Ridge.isotropic(rows.n_weights)
 
-    def _kernel(self, columns: Columns) -> Kernel:
-        chosen = _VARIANCE * RBF() + Constant(_OFFSET_VARIANCE) if self.kernel is None else as_kernel(self.kernel)
-        return chosen.with_length_scale(tuple(np.sqrt(len(columns.spread)) * columns.spread))
+    def _kernel_as_given(self) -> Kernel:
+        if not isinstance(self.kernel, str):
+            return as_kernel(self.kernel)
+        one_of("kernel", self.kernel, KERNELS)
+        return _VARIANCE * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)
 
     def _points(self, X: Any, weight: np.ndarray, columns: Columns, rng: np.random.RandomState) -> np.ndarray:
         if not isinstance(self.inducing, str):

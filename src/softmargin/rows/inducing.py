@@ -9,6 +9,7 @@ from array_api_compat import device
 
 from ..arrays import (
     Array,
+    NotPositiveDefiniteError,
     as_float64,
     cholesky_jittered,
     clipped_at_zero,
@@ -41,7 +42,13 @@ class InducingRows(NamedTuple):
     def at(cls, kernel: Kernel, points: Array) -> InducingRows:
         """Rows through the given points; the factor is found in float64, fit for the points' dtype."""
         exact = as_float64(points)
-        L, jitter = cholesky_jittered(kernel(exact, exact), rounding=precision_of(points))
+        try:
+            L, jitter = cholesky_jittered(kernel(exact, exact), rounding=precision_of(points))
+        except NotPositiveDefiniteError as error:
+            raise NotPositiveDefiniteError(
+                f"The kernel {kernel} does not give the inducing points a positive definite covariance ({error}). "
+                f"White noise alone, and kernels that are zero at a point, cannot stand for a function."
+            ) from error
         return cls(kernel, points, inverse_lower(L), jitter)
 
     @property

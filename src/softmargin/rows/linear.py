@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 from array_api_compat import device
 
-from ..arrays import Array, like, namespace
+from ..arrays import Array, clipped, like, namespace
 from .features import Features
+
+#: Columns this many spreads away are as far as matters; their squares stay finite in float32.
+_FAR = 1e15
 
 
 class LinearRows(NamedTuple):
@@ -26,7 +29,7 @@ class LinearRows(NamedTuple):
 
     def lift(self, X: Array) -> Features:
         xp = namespace(X)
-        phi = (X - like(self.center, X)) / like(self.scale, X)
+        phi = clipped((X - like(self.center, X)) / like(self.scale, X), -_FAR, _FAR)
         if self.intercept:
             phi = xp.concat([phi, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
         return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))
@@ -38,4 +41,4 @@ class LinearRows(NamedTuple):
         """Coefficients and intercept for the columns as given, from (draws of) weights in the last axis."""
         coef = weights[..., : len(self.scale)] / self.scale
         intercept = weights[..., -1] if self.intercept else 0 * weights[..., -1]
-        return coef, intercept - coef @ self.center
+        return coef, intercept - weights[..., : len(self.scale)] @ (self.center / self.scale)
