@@ -61,7 +61,7 @@ def test_grid_values_are_the_models_own(model, moons, ax):
     display = DecisionSurfaceDisplay.from_estimator(model, *moons, grid_resolution=GRID, ax=ax)
     i, j = 7, 19
     row = [[display.xx0[i, j], display.xx1[i, j]]]
-    mu, v = model.latent_mean_and_variance(row)
+    _, v = model.latent_mean_and_variance(row)
     assert display.probability[i, j] == pytest.approx(model.predict_proba(row)[0, 1])
     assert display.knowledge[i, j] == pytest.approx(1 - v[0] / model.kernel_.diagonal(np.array(row))[0])
     np.testing.assert_array_equal(np.sign(display.distance), np.sign(display.probability - 0.5))

@@ -76,16 +76,16 @@ class LeftOut(NamedTuple):
     usable: np.ndarray
 
 
-def leave_one_out(latent: Latent, w: np.ndarray, b: np.ndarray, weight: np.ndarray) -> LeftOut:
+def leave_one_out(latent: Latent, w: np.ndarray, b: np.ndarray, unit: np.ndarray) -> LeftOut:
     r"""Divides each row's own site out of the belief, in the space of the weights.
 
     With :math:`a = \phi^T S \phi` the spread,
 
     .. math:: a_{-i} = a / (1 - w a), \quad \mu_{-i} = (\mu - a b) / (1 - w a), \quad v_{-i} = leftover + a_{-i}.
 
-    A row of weight k stands for k rows and loses one of them; a row of weight below one goes altogether.
+    The sites are those of weight one; ``unit`` is the weight to leave out of each row.  A row of sample weight k
+    stands for k copies and loses one of them.
     """
-    unit = np.minimum(weight, 1.0)
     w, b = unit * w, unit * b
     share = w * latent.spread
     usable = share <= _LARGEST_SHARE

@@ -70,12 +70,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self._check_parameters()
         X = check_rows(self, X, reset=True)
         y = check_labels(X, y)
-        weight = check_weights(sample_weight, X.shape[0])
-        weight *= class_weights(self.class_weight, y, weight)
+        copies = check_weights(sample_weight, X.shape[0])
+        factor = class_weights(self.class_weight, y, copies)
+        weight = factor * copies
         self.classes_, signs = two_classes(y, weight)
+        unit = factor * np.minimum(copies, 1)  # the weight of one copy of each row
         seen = weight > 0
         if not seen.all():
-            X, signs, weight = X[seen], signs[seen], weight[seen]
+            X, signs, weight, unit = X[seen], signs[seen], weight[seen], unit[seen]
 
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
         jobs = n_threads(self.n_jobs)
@@ -93,7 +95,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             monitor=monitor,
         )
         with blas_threads(jobs if rows.n_weights >= _MANY_WEIGHTS else 1):
-            self._keep(problem, ascender.run(), monitor)
+            self._keep(problem, unit, ascender.run(), monitor)
         return self
 
     def _check_parameters(self) -> None:
@@ -108,12 +110,12 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         """The rows and the prior of this model."""
         raise NotImplementedError
 
-    def _keep(self, problem: Problem, ascent: Ascent, monitor: Monitor) -> None:
+    def _keep(self, problem: Problem, unit: np.ndarray, ascent: Ascent, monitor: Monitor) -> None:
         """Stores what was found, fits the link, and says so if the ascent was cut short."""
         self.rows_, self.belief_ = problem.rows, ascent.point.belief
         self.bound_ = ascent.point.objective
         self.history_, self.n_iter_ = monitor.history, len(monitor.history)
-        self._fit_link(problem)
+        self._fit_link(problem, unit)
         if ascent.reason == "interrupt":
             warnings.warn("Interrupted: the model is the best one found so far.", ConvergenceWarning, stacklevel=3)
         if ascent.reason == "passes":
@@ -123,14 +125,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
 
-    def _fit_link(self, problem: Problem) -> None:
+    def _fit_link(self, problem: Problem, unit: np.ndarray) -> None:
         if self.link != "loo":
             self.link_ = ProbitLink() if self.link == "probit" else LogisticLink()
             return
         y, weight = problem.table.y, problem.table.weight
         latent = problem.latent(self.belief_)
         sites = problem.likelihood.sites(y, latent.mu, latent.v)
-        left_out = leave_one_out(latent, sites.w, sites.b, weight)
+        left_out = leave_one_out(latent, sites.w, sites.b, unit)
         counted = weight * left_out.usable
         self.link_ = fit_logistic_link(left_out.mu, left_out.v, y, counted)
         score = self.link_.score(left_out.mu, left_out.v)

@@ -130,8 +130,8 @@ class BayesianLinearSVC(BayesianClassifier):
             return Ridge(np.append(precision, 1 / _INTERCEPT_VARIANCE))
         return Ridge(np.block([[precision, np.zeros((n_columns, 1))], [np.zeros(n_columns), 1 / _INTERCEPT_VARIANCE]]))
 
-    def _keep(self, problem: Problem, ascent: Ascent, monitor: Monitor) -> None:
-        super()._keep(problem, ascent, monitor)
+    def _keep(self, problem: Problem, unit: np.ndarray, ascent: Ascent, monitor: Monitor) -> None:
+        super()._keep(problem, unit, ascent, monitor)
         rows, belief = self.rows_, self.belief_
         coef, intercept = rows.to_user_units(belief.mean)
         self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)

@@ -33,8 +33,8 @@ class BayesianSVC(BayesianClassifier):
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
         The words stand for ``10 * RBF() + Constant(1)`` and the same with ``Matern()``.
-        Length-scales of None are the spread of each column times the root of the number of columns.  `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for
-        twice the variance.
+        Length-scales of None are the spread of each column times the root of the number of columns.
+        `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for twice the variance.
     loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is the bound of
         Wenzel et al. (2017), whose variances are too small.

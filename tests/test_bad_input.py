@@ -1,0 +1,187 @@
+"""Bad input gets an error that names the culprit and says what to do; odd input gets a right answer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softmargin import BayesianLinearSVC, BayesianSVC
+from softmargin.kernels import RBF, White
+
+every_classifier = pytest.mark.parametrize("classifier", [BayesianSVC, BayesianLinearSVC])
+
+
+@pytest.fixture
+def table(rng):
+    X = rng.normal(size=(60, 3))
+    return X, np.where(X[:, 0] + 0.3 * rng.normal(size=60) > 0, "yes", "no")
+
+
+def checked(model, X, y, **fit):
+    """Fits, and demands finite answers that agree with each other."""
+    model.fit(X, y, **fit)
+    p = model.predict_proba(X)
+    assert np.isfinite(p).all()
+    assert np.isfinite(model.decision_function(X)).all()
+    assert (model.classes_[p.argmax(axis=1)] == model.predict(X)).all()
+    return model
+
+
+@every_classifier
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
+def test_missing_and_infinite_values_are_named_by_column(classifier, value, word, table):
+    X, y = table
+    X[5, 1] = value
+    with pytest.raises(ValueError, match=f"{word}.*column 1 has"):
+        classifier().fit(X, y)
+    with pytest.raises(ValueError, match=f"{word}.*column 'dose' has"):
+        classifier().fit(pd.DataFrame(X, columns=["age", "dose", "weight"]), y)
+    fitted = classifier().fit(np.nan_to_num(X, posinf=0, neginf=0), y)
+    with pytest.raises(ValueError, match=word):
+        fitted.predict(X)
+
+
+@every_classifier
+def test_many_missing_columns_are_counted_not_listed(classifier, table):
+    _, y = table
+    with pytest.raises(ValueError, match="columns 0, 1, 2, 3, 4 and 5 more have"):
+        classifier().fit(np.full((60, 10), np.nan), y)
+
+
+@every_classifier
+def test_columns_of_text_are_named(classifier, table):
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abc")).assign(sex="f")
+    with pytest.raises(ValueError, match=r"column 'sex' is not numeric.*OneHotEncoder"):
+        classifier().fit(frame, y)
+
+
+@every_classifier
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.ones(60), r"only one class: \[1.0\]"),
+        (np.arange(60) % 3, "Only binary classification is supported.*3 classes"),
+        (np.linspace(0, 1, 60), "continuous"),
+        (np.append(np.nan, np.ones(59)), "y contains NaN"),
+        (np.ones(59), "inconsistent numbers of samples"),
+        (None, "y to be passed"),
+    ],
+)
+def test_labels_that_cannot_be_learnt_are_refused(classifier, labels, message, table):
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(table[0], labels)
+
+
+@every_classifier
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-np.ones(60), "non-negative, got -1.0 for row 0 and 59 more"),
+        (np.append(np.nan, np.ones(59)), "got nan for row 0"),
+        (np.ones(7), r"each of the 60 rows, got an array of shape \(7,\)"),
+        (np.zeros(60), "weights are zero"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(classifier, weight, message, table):
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(*table, sample_weight=weight)
+
+
+@every_classifier
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"loss": "hnge"}, "loss must be one of 'hinge', 'hinge-augmented'.*got 'hnge'"),
+        ({"link": None}, "link must be one of 'loo', 'probit', 'logistic', got None"),
+        ({"tol": -1}, "tol must be a number >= 0, got -1"),
+        ({"tol": "small"}, "tol must be a number >= 0, got 'small'"),
+        ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
+        ({"max_iter": 2.5}, "max_iter must be an integer >= 1, got 2.5"),
+        ({"max_time": 0}, "max_time must be a positive number or None, got 0"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
+        ({"class_weight": "even"}, "class_weight must be None, 'balanced' or a dict"),
+        ({"class_weight": {"maybe": 2}}, r"weight for \['maybe'\], but the classes are \['no', 'yes'\]"),
+        ({"class_weight": {"yes": -2}}, "finite and non-negative"),
+        ({"random_state": "lucky"}, "lucky"),
+    ],
+)
+def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, parameters, message, table):
+    if classifier is BayesianLinearSVC and "random_state" in parameters:
+        parameters, message = {"rate": -1}, "rate must be a positive number"
+    with pytest.raises(ValueError, match=message):
+        classifier(**parameters).fit(*table)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": 3j}, "kernel must be a kernel of softmargin.kernels"),
+        ({"kernel": RBF((1.0, 2.0))}, "2 length-scales, but the data has 3 columns"),
+        ({"kernel": White(1.0)}, "does not give the inducing points a positive definite covariance"),
+        ({"inference": "vb"}, "inference must be one of 'cavi', 'batch', got 'vb'"),
+        ({"n_inducing": 0}, "n_inducing must be an integer >= 1 or 'auto', got 0"),
+        ({"inducing": "kmean"}, "'kmeans', 'random', 'mixture', got 'kmean'"),
+        ({"inducing": np.zeros((4, 2))}, r"points of shape \(n_points, 3\) to match X"),
+    ],
+)
+def test_kernel_parameters_are_checked_too(parameters, message, table):
+    with pytest.raises(ValueError, match=message):
+        BayesianSVC(**parameters).fit(*table)
+
+
+@every_classifier
+@pytest.mark.parametrize("scale", [1e-200, 1e-12, 1e12, 1e200])
+def test_scales_do_not_matter(classifier, scale, table):
+    X, y = table
+    expected = classifier().fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(checked(classifier(), scale * X, y).predict_proba(scale * X), expected, atol=1e-6)
+
+
+@every_classifier
+def test_far_offsets_do_not_matter(classifier, table):
+    X, y = table
+    expected = classifier().fit(X, y).predict_proba(X)
+    # At 1e9 a double keeps seven digits of the column.
+    np.testing.assert_allclose(checked(classifier(), X + 1e9, y).predict_proba(X + 1e9), expected, atol=1e-4)
+
+
+@every_classifier
+def test_constant_and_repeated_columns_and_rows_are_harmless(classifier, table):
+    X, y = table
+    for constant in (0.0, 1.0, -1e9, 1e-9):
+        assert checked(classifier(), np.column_stack([X, np.full(60, constant)]), y).score(
+            np.column_stack([X, np.full(60, constant)]), y
+        ) > 0.85  # fmt: skip
+    checked(classifier(), np.hstack([X, X]), y)
+    checked(classifier(), np.vstack([X, X, X]), np.concatenate([y, y, y]))
+    checked(classifier(), np.ones((20, 2)), np.repeat(["a", "b"], [12, 8]))
+
+
+@every_classifier
+def test_next_to_no_data_is_enough(classifier, rng):
+    assert checked(classifier(), [[0.0], [1.0]], [0, 1]).score([[0.0], [1.0]], [0, 1]) == 1
+    np.testing.assert_allclose(checked(classifier(), [[0.0], [0.0]], [0, 1]).predict_proba([[0.0]]), 0.5, atol=1e-6)
+    checked(classifier(), rng.normal(size=(30, 400)), rng.integers(0, 2, 30))
+    checked(classifier(), rng.normal(size=(40, 2)), np.arange(40) == 7)
+
+
+@every_classifier
+def test_rows_far_beyond_the_data_have_probabilities(classifier, table):
+    X, y = table
+    for dtype, far in ((np.float64, 1e300), (np.float32, 1e38)):
+        model = classifier().fit(X.astype(dtype), y)
+        p = model.predict_proba(np.array([[far, 0, 0], [-far, far, -far]], dtype=dtype))
+        assert np.isfinite(p).all()
+
+
+@every_classifier
+@given(data=st.data())
+def test_random_small_tables_never_give_nan(classifier, data):
+    n, d = data.draw(st.integers(2, 12)), data.draw(st.integers(1, 3))
+    numbers = st.sampled_from([0.0, 1.0, -1.0, 1e-9, 1e9, 0.5, 3.0]) | st.floats(-1e3, 1e3)
+    X = np.array(data.draw(st.lists(st.lists(numbers, min_size=d, max_size=d), min_size=n, max_size=n)))
+    y = np.array([0, 1, *data.draw(st.lists(st.integers(0, 1), min_size=n - 2, max_size=n - 2))])
+    weight = np.array(data.draw(st.lists(st.sampled_from([1.0, 2.0, 0.1]), min_size=n, max_size=n)))
+    checked(classifier(max_time=1.0, max_iter=10_000), X, y, sample_weight=weight)
