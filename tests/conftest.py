@@ -1,3 +1,8 @@
+import os
+
+# Before SciPy is imported: scikit-learn's check of other array libraries is skipped without it.
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings

@@ -19,7 +19,8 @@ Array = Any
 #: Panels of a blocked triangular product: enough to skip most of the zeros, few enough for fast products.
 _PANELS = 8
 _SMALLEST_PANEL = 32
-_JITTER_TRIES = 12
+#: More jitter than this share of the diagonal means that something else is wrong.
+_LARGEST_JITTER = 0.1
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -54,6 +55,18 @@ def to_numpy(x: Array) -> np.ndarray:
 def precision_of(x: Array) -> float:
     """The rounding unit of the dtype of ``x``."""
     return float(namespace(x).finfo(x.dtype).eps)
+
+
+def combined(first: Any, rate: float, second: Any) -> Any:
+    """``first + rate * second``, entry by entry where they are (nested) tuples of arrays.
+
+    >>> combined((1.0, (2.0, 3.0)), -1.0, (1.0, (1.0, 1.0)))
+    (0.0, (1.0, 2.0))
+    """
+    if isinstance(first, tuple):
+        parts = (combined(a, rate, b) for a, b in zip(first, second, strict=True))
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    return first + second if rate == 1 else first + rate * second
 
 
 # Special functions -------------------------------------------------------------------------------
@@ -129,12 +142,12 @@ def cholesky_jittered(A: Array, rounding: float) -> tuple[Array, float]:
         raise NotPositiveDefiniteError("the diagonal is not positive and finite")
     identity = xp.eye(A.shape[0], dtype=A.dtype, device=device(A))
     jitter = 100 * rounding * scale
-    for _ in range(_JITTER_TRIES):
+    while jitter <= _LARGEST_JITTER * scale:
         try:
             return cholesky(A + jitter * identity), jitter
         except NotPositiveDefiniteError:
             jitter *= 10
-    raise NotPositiveDefiniteError(f"not positive definite even with {jitter:g} on the diagonal")
+    raise NotPositiveDefiniteError(f"not positive definite even with {jitter / 10:g} on the diagonal")
 
 
 def inverse_lower(L: Array) -> Array:

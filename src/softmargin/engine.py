@@ -11,28 +11,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .arrays import Array, namespace
+from .arrays import Array, combined, namespace
 from .chunks import Table, gather_rows, sweep
 from .gaussian import Belief
 from .likelihoods import Likelihood
-from .rows import Features, Latent
+from .priors import Prior
+from .rows import Features, Latent, Rows
 
 #: Features are kept between passes while they take no more than this.
 _CACHE_BYTES = 256 * 2**20
 
 
 class Stats(NamedTuple):
-    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, and :math:`\sum l`, and their number."""
+    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, the bound :math:`\sum l`, and how many.
 
-    G: Array
+    Rows with a structure of their own may keep ``G`` as a tuple of arrays, which their prior knows how to read.
+    """
+
+    G: Any
     h: Array
-    bound: float
-    n: float
+    bound: Array
+    n: Array
 
 
 def add(first: Stats, second: Stats) -> Stats:
     """The Stats of two sets of rows together."""
-    return Stats(*(a + b for a, b in zip(first, second, strict=True)))
+    return combined(first, 1, second)
 
 
 def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: Array, weight: Array) -> Stats:
@@ -41,12 +45,12 @@ def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: A
     latent = features.moments(belief)
     l, w, b = likelihood.sites(y, latent.mu, latent.v)  # noqa: E741
     G, h = features.gather(weight * w, weight * b)
-    return Stats(G, h, float(xp.sum(weight * l)), float(xp.sum(weight)))
+    return Stats(G, h, xp.sum(weight * l), xp.sum(weight))
 
 
-def objective(stats: Stats, prior: Any, belief: Belief) -> float:
+def objective(stats: Stats, prior: Prior, belief: Belief) -> float:
     """What every inference ascends: the bound of the rows less the divergence of belief from prior."""
-    return stats.bound - float(prior.kl(belief))
+    return float(stats.bound) - float(prior.kl(belief))
 
 
 @dataclass
@@ -54,9 +58,9 @@ class Problem:
     """Data, rows, likelihood and prior, ready for passes; features are kept where they fit in memory."""
 
     table: Table
-    rows: Any
+    rows: Rows
     likelihood: Likelihood
-    prior: Any
+    prior: Prior
     n_jobs: int = 1
     _kept: dict[int, Features] = field(default_factory=dict, repr=False)
 

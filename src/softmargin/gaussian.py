@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, as_float64, cholesky, inverse_lower, like, namespace, row_squares
+from .arrays import Array, as_float64, cholesky, inverse_lower, like, namespace, row_squares, to_numpy
 
 
 class Belief(NamedTuple):
@@ -27,6 +27,14 @@ class Belief(NamedTuple):
     @property
     def variances(self) -> Array:
         return row_squares(self.root.T)
+
+    def felt(self, dG: Array, dh: Array) -> np.ndarray:
+        """A change of natural parameters as one flat vector, each entry in units of this belief's deviations."""
+        xp = namespace(self.mean)
+        sd = xp.sqrt(self.variances)
+        spread = 0.5**0.5 * sd[:, None] * dG * sd[None, :]
+        shift = sd * (dh - dG @ self.mean)
+        return to_numpy(xp.concat([xp.reshape(spread, (-1,)), shift]))
 
     def seen_by(self, reference: Array) -> Belief:
         """The same belief in the dtype, library and place of a block of rows."""

@@ -53,18 +53,35 @@ def expected_calibration_error(
     >>> expected_calibration_error([0, 0, 1, 0], [0.0, 0.0, 0.9, 0.9])
     0.2
     """
-    positive_integer("n_bins", n_bins)
-    y = column_or_1d(y_true)
-    p = _second_column(proba)
-    check_consistent_length(y, p)
-    weight = check_weights(sample_weight, len(y))
+    outcome, p = outcomes(y_true, proba, pos_label)
+    bins = equal_width_bins(p, n_bins)
+    weight = check_weights(sample_weight, len(p))
     if not weight.any():
         raise ValueError("All weights are zero: at least one row needs a positive weight.")
-    outcome = y == _second_class(y, pos_label)
-    bins = np.minimum((p * n_bins).astype(int), n_bins - 1)
     # W_k |mean outcome - mean p| is |sum of w (outcome - p)|: no division, and nothing to do for empty bins.
     gaps = np.bincount(bins, weights=weight * (outcome - p), minlength=n_bins)
     return float(np.abs(gaps).sum() / weight.sum())
+
+
+def outcomes(y_true: Any, proba: Any, pos_label: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each row is of the second class, as 0 and 1, and the probability that it was given.
+
+    >>> outcomes(["no", "yes"], [[0.75, 0.25], [0.5, 0.5]])
+    (array([0., 1.]), array([0.25, 0.5 ]))
+    """
+    y, p = column_or_1d(y_true), _second_column(proba)
+    check_consistent_length(y, p)
+    return (y == _second_class(y, pos_label)).astype(float), p
+
+
+def equal_width_bins(p: np.ndarray, n_bins: int) -> np.ndarray:
+    """The bin of each probability: closed on the left, the last one on both sides.
+
+    >>> equal_width_bins(np.array([0.0, 0.5, 1.0]), 2)
+    array([0, 1, 1])
+    """
+    positive_integer("n_bins", n_bins)
+    return np.minimum((p * n_bins).astype(int), n_bins - 1)
 
 
 def _second_column(proba: Any) -> np.ndarray:

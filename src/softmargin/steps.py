@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, NotPositiveDefiniteError, namespace, precision_of, to_numpy
+from .arrays import Array, NotPositiveDefiniteError, combined, precision_of
 from .engine import Stats, objective
 from .gaussian import Belief
 from .likelihoods import Likelihood
 from .monitor import Monitor
+from .priors import Prior
 
 #: Steps shorter than this that still do not ascend mean that rounding is all that is left.
 _SHORTEST = 2.0**-10
@@ -30,12 +31,12 @@ _CALM = 2
 class Natural(NamedTuple):
     """Natural parameters of the rows' part of a belief."""
 
-    G: Array
+    G: Any
     h: Array
 
     def moved(self, rate: float, old: Natural, new: Natural) -> Natural:
         """``self + rate (new - old)``."""
-        return Natural(self.G + rate * (new.G - old.G), self.h + rate * (new.h - old.h))
+        return combined(self, rate, combined(new, -1, old))
 
 
 class Point(NamedTuple):
@@ -72,7 +73,7 @@ def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
     :math:`\theta` and of the :math:`g`, and step from the first towards the second.
     """
     last = points[-1]
-    residuals = np.stack([_felt(point, last.belief) for point in points])
+    residuals = np.stack([last.belief.felt(*combined(point.image, -1, point.natural)) for point in points])
     changes = np.diff(residuals, axis=0)
     gram = changes @ changes.T
     ridge = 1e-12 * np.trace(gram) * np.eye(len(gram))
@@ -82,16 +83,6 @@ def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
         start = start.moved(-float(weight), before.natural, after.natural)
         end = end.moved(-float(weight), before.image, after.image)
     return blend(start, end, rate)
-
-
-def _felt(point: Point, belief: Belief) -> np.ndarray:
-    """The residual at a point, each entry in units of the current belief's standard deviations."""
-    xp = namespace(belief.mean)
-    sd = xp.sqrt(belief.variances)
-    dG, dh = point.image.G - point.natural.G, point.image.h - point.natural.h
-    spread = 0.5**0.5 * sd[:, None] * dG * sd[None, :]
-    shift = sd * (dh - dG @ belief.mean)
-    return to_numpy(xp.concat([xp.reshape(spread, (-1,)), shift]))
 
 
 class Ascender:
@@ -105,7 +96,7 @@ class Ascender:
     def __init__(
         self,
         stats_at: Callable[[Belief], Stats],
-        prior: Any,
+        prior: Prior,
         likelihood: Likelihood,
         reference: Array,
         *,

@@ -132,13 +132,14 @@ class BayesianLinearSVC(BayesianClassifier):
 
     def _keep(self, problem: Problem, unit: np.ndarray, ascent: Ascent, monitor: Monitor) -> None:
         super()._keep(problem, unit, ascent, monitor)
-        rows, belief = self.rows_, self.belief_
+        belief, rows = self.belief_, self.rows_
+        assert isinstance(rows, LinearRows)
         coef, intercept = rows.to_user_units(belief.mean)
         self.coef_, self.intercept_ = coef[None, :], np.atleast_1d(intercept)
         self.coef_std_ = (np.sqrt(belief.variances[: len(rows.scale)]) / rows.scale)[None, :]
         # The intercept's shift by the centre correlates it with the coefficients: the root carries that along.
         _, intercept_root = rows.to_user_units(belief.root)
-        self.intercept_std_ = np.linalg.norm(intercept_root, keepdims=True)
+        self.intercept_std_ = np.atleast_1d(np.linalg.norm(intercept_root))
         self.prior_variance_ = self.prior if belief.hyper is None else _one_or_all(1 / belief.hyper.mean_precision)
 
 

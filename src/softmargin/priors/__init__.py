@@ -1,15 +1,30 @@
-"""Priors: how the sums over rows become the next belief.
+"""Priors: how the sums over rows become the next belief."""
 
-A prior is an object with
+from typing import Any, Protocol
 
-* ``start(reference)``: natural parameters ``(G, h)`` to begin from, in the library of ``reference``;
-* ``update(G, h, belief) -> Belief``: the belief that those sums imply, and whatever the prior itself
-  infers along with it (``belief.hyper``), starting from the previous belief where there is one;
-* ``effective(belief) -> Belief``: the moments of the weights as the rows see them;
-* ``kl(belief)``: the divergence of the belief from the prior, everything inferred included.
-"""
-
+from ..arrays import Array
+from ..gaussian import Belief
 from .ridge import Ridge
 from .variance import VarianceComponents
 
-__all__ = ["Ridge", "VarianceComponents"]
+__all__ = ["Prior", "Ridge", "VarianceComponents"]
+
+
+class Prior(Protocol):
+    """A prior of the weights, and of whatever it infers along with them (``belief.hyper``)."""
+
+    def start(self, reference: Array) -> tuple[Any, Array]:
+        """Natural parameters ``(G, h)`` to begin from, in the library and place of ``reference``."""
+        ...
+
+    def update(self, G: Any, h: Array, belief: Belief | None = None) -> Belief:
+        """The belief that the sums imply; ``belief`` is the one before, where there is one."""
+        ...
+
+    def effective(self, belief: Belief) -> Belief:
+        """The moments of the weights as the rows see them."""
+        ...
+
+    def kl(self, belief: Belief) -> Array:
+        """The divergence of the belief from the prior, everything inferred included."""
+        ...

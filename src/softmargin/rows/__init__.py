@@ -1,13 +1,32 @@
-"""Rows: how a row of data turns a belief about weights into a belief about its latent value.
+"""Rows: how a row of data turns a belief about weights into a belief about its latent value."""
 
-A kind of rows is an object with a number of weights, ``n_weights``, and one function,
-``lift(X) -> Features``.  The features of a block then answer two questions, and hide all structure
-from the engine: ``moments(belief)``, the latent mean and variance of each row, and ``gather(w, b)``,
-the sums ``G`` and ``h`` that the prior turns into the next belief.
-"""
+from typing import Protocol
 
+from ..arrays import Array
 from .features import Features, Latent
 from .inducing import InducingRows
 from .linear import LinearRows
 
-__all__ = ["Features", "InducingRows", "Latent", "LinearRows"]
+__all__ = ["Features", "InducingRows", "Latent", "LinearRows", "Rows"]
+
+
+class Rows(Protocol):
+    """A kind of rows.
+
+    The features of a block then answer two questions, and hide all structure from the engine:
+    ``moments(belief)``, the latent mean and variance of each row, and ``gather(w, b)``, the sums ``G`` and
+    ``h`` that the prior turns into the next belief.
+    """
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights the features multiply."""
+        ...
+
+    def lift(self, X: Array) -> Features:
+        """The features of a block of rows."""
+        ...
+
+    def leftover_root(self, X: Array) -> Array | None:
+        """A square root of the joint covariance that the weights leave over at a few rows; None for none."""
+        ...
