@@ -12,13 +12,17 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .metrics import equal_width_bins, outcomes
+
 __all__ = ["DecisionSurfaceDisplay", "ReliabilityDisplay"]
 
 #: The two classes: fill of the surface, and the darker mark of a data point.
 _FILLS, _MARKS = ("#3b7fb8", "#e07b39"), ("#174a75", "#96420f")
 _PAPER, _UNSURE, _INK = "#fbfaf7", "#cfd0d2", "#2b2b2b"
+#: Areas of the data points, and how many of them are too many for the larger one.
+_DOTS, _MANY = (24, 15), 300
 #: Share of a column's range that the picture shows beyond the data, on each side.
-_MARGIN = 0.12
+_MARGIN = 0.2
 #: Normal quantile of a 95 % interval.
 _Z = 1.96
 
@@ -53,7 +57,8 @@ class DecisionSurfaceDisplay:
     Attributes
     ----------
     ax_, figure_ : where it was drawn
-    surface_ : the image
+    surface_ : the filled contours, also for a colour bar
+    handles_ : what a legend needs, for one of your own
 
     Examples
     --------
@@ -120,6 +125,7 @@ class DecisionSurfaceDisplay:
         DecisionSurfaceDisplay
         """
         _check_model(model)
+        ax = _new_axes() if ax is None else ax
         X = _two_columns(X, columns)
         points, labels = np.asarray(X, dtype=float), column_or_1d(y)
         xx0, xx1 = np.meshgrid(*(_axis(values, grid_resolution) for values in points.T))
@@ -141,7 +147,7 @@ class DecisionSurfaceDisplay:
         )
         return display.plot(ax=ax, **options)
 
-    def plot(self, ax: Any = None, *, legend: bool = True, levels: int = 20) -> DecisionSurfaceDisplay:
+    def plot(self, ax: Any = None, *, legend: bool = True, levels: int = 10) -> DecisionSurfaceDisplay:
         """Draws the surface, the lines and the points.
 
         Parameters
@@ -158,28 +164,28 @@ class DecisionSurfaceDisplay:
         DecisionSurfaceDisplay
             Itself.
         """
-        pyplot = _pyplot()
-        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         extent = (self.xx0[0, 0], self.xx0[0, -1], self.xx1[0, 0], self.xx1[-1, 0])
-        self.surface_ = self.ax_.imshow(
-            self._colours(levels), extent=extent, origin="lower", aspect="auto", interpolation="bilinear"
-        )
-        handles = [*self._draw_lines(), *self._draw_points()]
+        self._draw_surface(extent, levels)
+        self.handles_ = [*self._draw_points(), *self._draw_lines()]
         self.ax_.set(xlabel=self.names[0], ylabel=self.names[1], xlim=extent[:2], ylim=extent[2:])
         if legend:
-            self.ax_.legend(handles=handles, fontsize="small", framealpha=0.9, edgecolor="none")
+            self.ax_.legend(handles=self.handles_, fontsize="small", framealpha=0.9, edgecolor="none")
         return self
 
-    def _colours(self, levels: int) -> np.ndarray:
-        steps = (np.minimum(np.floor(self.probability * levels), levels - 1) + 0.5) / levels
-        colours = colour_map()(steps)
-        if self.knowledge is not None:
-            from matplotlib.colors import to_rgba
+    def _draw_surface(self, extent: tuple[float, ...], levels: int) -> None:
+        from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-            known = self.knowledge[..., None]
-            colours = known * colours + (1 - known) * np.array(to_rgba(_UNSURE))
-        return colours
+        colours = LinearSegmentedColormap.from_list("softmargin", [_FILLS[0], _PAPER, _FILLS[1]])
+        steps = np.linspace(0, 1, levels + 1)
+        self.surface_ = self.ax_.contourf(
+            self.xx0, self.xx1, self.probability, steps, cmap=colours, antialiased=True, zorder=0
+        )
+        if self.knowledge is not None:
+            veil = np.empty((*self.knowledge.shape, 4))
+            veil[..., :3], veil[..., 3] = to_rgb(_UNSURE), 1 - self.knowledge
+            self.ax_.imshow(veil, extent=extent, origin="lower", aspect="auto", interpolation="bilinear", zorder=0.5)
 
     def _draw_lines(self) -> list[Any]:
         from matplotlib.lines import Line2D
@@ -199,11 +205,11 @@ class DecisionSurfaceDisplay:
         return [
             self.ax_.scatter(
                 *self.points[self.labels == label].T,
-                s=18,
+                s=_DOTS[len(self.points) > _MANY],
                 marker=marker,
                 color=colour,
                 edgecolors=_PAPER,
-                linewidths=0.6,
+                linewidths=0.5,
                 label=str(label),
                 zorder=3,
             )
@@ -268,7 +274,7 @@ class ReliabilityDisplay:
         -------
         ReliabilityDisplay
         """
-        outcome, p = outcomes_and_probabilities(y_true, proba)
+        outcome, p = outcomes(y_true, proba)
         bins = equal_width_bins(p, n_bins)
         n = np.bincount(bins, minlength=n_bins)
         used = n > 0
@@ -278,8 +284,7 @@ class ReliabilityDisplay:
 
     def plot(self, ax: Any = None) -> ReliabilityDisplay:
         """Draws the bars on ``ax``, or on a new figure's axes."""
-        pyplot = _pyplot()
-        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.ax_.plot([0, 1], [0, 1], color=_INK, linewidth=0.8, linestyle=":")
         # Rounding may put an end of an interval on the wrong side of its frequency by 1e-17.
@@ -292,3 +297,75 @@ class ReliabilityDisplay:
         if self.name:
             self.ax_.legend(fontsize="small", edgecolor="none")
         return self
+
+
+# Helpers -----------------------------------------------------------------------------------------
+
+
+def _new_axes() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError('softmargin.plot needs matplotlib: pip install "softmargin[cli]"') from error
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def _check_model(model: Any) -> None:
+    """The model is fitted, knows probabilities, and has two columns and two classes."""
+    check_is_fitted(model)
+    kind = type(model).__name__
+    if not hasattr(model, "predict_proba"):
+        raise ValueError(f"A probability surface needs predict_proba, which {kind} does not have.")
+    if model.n_features_in_ != 2:
+        raise ValueError(
+            f"A surface has two dimensions, but this {kind} was fitted on {model.n_features_in_} columns. "
+            f"Fit it on two, for example X[:, [0, 1]]."
+        )
+    if len(model.classes_) != 2:
+        raise ValueError(f"One surface shows two classes, but this {kind} knows {len(model.classes_)}.")
+
+
+def _two_columns(X: Any, columns: Sequence[int | str]) -> Any:
+    """The chosen columns of an array, or of a frame as a frame."""
+    if len(columns) != 2:
+        raise ValueError(f"columns must be two positions or names, got {columns!r}.")
+    if hasattr(X, "columns"):
+        return X[[column if isinstance(column, str) else list(X.columns)[column] for column in columns]]
+    if any(isinstance(column, str) for column in columns):
+        raise ValueError(f"X has no column names: columns must be positions, got {columns!r}.")
+    rows: Any = np.asarray(X)
+    return rows[:, list(columns)]
+
+
+def _axis(values: np.ndarray, n: int) -> np.ndarray:
+    low, high = values.min(), values.max()
+    room = _MARGIN * (high - low) or 1.0
+    return np.linspace(low - room, high + room, n)
+
+
+def _latent(model: Any, rows: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Distance from the boundary in latent standard deviations, and the share of the prior's variance that is gone."""
+    if isinstance(model, Pipeline):
+        rows, model = (model[:-1].transform(rows) if len(model) > 1 else rows), model[-1]
+    if not hasattr(model, "latent_mean_and_variance"):
+        return None, None
+    mu, v = model.latent_mean_and_variance(rows)
+    # The score of a logistic link is zero where s mu + c is: not at mu = 0 when classes are unequal.
+    shift = getattr(model.link_, "offset", 0.0) / getattr(model.link_, "slope", 1.0)
+    distance = (mu + shift) / np.sqrt(v)
+    if not hasattr(model, "kernel_"):  # a linear model's prior grows with the distance from the centre
+        return distance, None
+    return distance, np.clip(1 - v / model.kernel_.diagonal(np.asarray(rows, dtype=float)), 0, 1)
+
+
+def _crosses(values: np.ndarray, level: float) -> bool:
+    """Whether a contour exists; matplotlib warns when it does not."""
+    return bool(values.min() < level < values.max())
+
+
+def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""The interval :math:`(p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}) / (1 + z^2/n)`."""
+    center = share + _Z**2 / (2 * n)
+    half = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    scale = 1 + _Z**2 / n
+    return (center - half) / scale, (center + half) / scale

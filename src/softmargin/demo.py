@@ -1,0 +1,270 @@
+"""What ``softmargin demo`` does: real tables, the same splits for every model, whatever comes out.
+
+The tables are those that scikit-learn carries, so nothing is downloaded.  Every model runs on one thread: small
+matrices gain nothing from more, and the times are then comparable.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn import datasets
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import brier_score_loss, log_loss
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+from .estimators import BayesianLinearSVC, BayesianSVC
+from .metrics import expected_calibration_error
+
+__all__ = ["MEASURES", "MODELS", "Result", "Table", "compare", "contradictions", "draw", "mean_over_tables", "tables"]
+
+N_SPLITS, N_SPLITS_QUICK = 20, 3
+_TEST_SHARE = 0.3
+#: How the warning of a fit that was cut short by Ctrl-C begins.
+_INTERRUPTED = "Interrupted"
+#: Two columns of the breast cancer table that everyone can picture.
+_PICTURE_COLUMNS = ["mean radius", "mean texture"]
+#: The fields of a `Result` that are better when smaller.
+MEASURES = ("error", "log_loss", "brier", "ece", "seconds")
+
+
+class Table(NamedTuple):
+    """A real table of two classes."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+
+
+class Result(NamedTuple):
+    """One model on one table, over all splits.
+
+    ``error``, ``log_loss``, ``brier`` and ``seconds`` (of ``fit``) are means over splits.  ``ece`` is that of the
+    test rows of all splits together: one split has too few of them for 15 bins.  ``contradictions`` counts the
+    test rows, of ``n_tested``, where ``predict`` is not the class of greatest ``predict_proba``.
+    """
+
+    table: str
+    model: str
+    error: float
+    log_loss: float
+    brier: float
+    ece: float
+    seconds: float
+    contradictions: int
+    n_tested: int
+
+
+def _calibrated_svc() -> Any:
+    """The rival: a support vector machine with probabilities, as scikit-learn recommends."""
+    options: dict[str, Any] = {"ensemble": False}
+    return make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), **options))
+
+
+#: Makers of the models, all with their default settings.
+MODELS: dict[str, Callable[[], Any]] = {
+    "BayesianSVC": lambda: BayesianSVC(random_state=0),
+    "BayesianLinearSVC": BayesianLinearSVC,
+    "calibrated SVC": _calibrated_svc,
+}
+
+
+def tables() -> list[Table]:
+    """The tables of the demo.
+
+    Examples
+    --------
+    >>> [(table.name, *table.X.shape) for table in tables()][:2]
+    [('breast cancer', 569, 30), ('digits, 3 or 8', 357, 64)]
+    """
+    loaders = (datasets.load_breast_cancer, datasets.load_digits, datasets.load_wine, datasets.load_iris)
+    cancer, digits, wine, iris = (_load(load) for load in loaders)
+    X, progression = _load(datasets.load_diabetes, scaled=False)
+    return [
+        Table("breast cancer", *cancer),
+        _two_of("digits, 3 or 8", *digits, 3, 8),
+        Table("wine, class 1 or not", wine[0], (wine[1] == 1).astype(int)),
+        _two_of("iris, class 1 or 2", *iris, 1, 2),
+        Table("diabetes, high or low", X, (progression > np.median(progression)).astype(int)),
+    ]
+
+
+def _load(load: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    return load(return_X_y=True, **options)
+
+
+def _two_of(name: str, X: np.ndarray, y: np.ndarray, first: int, second: int) -> Table:
+    kept = np.isin(y, [first, second])
+    return Table(name, X[kept], (y[kept] == second).astype(int))
+
+
+def compare(
+    tables: Sequence[Table],
+    *,
+    n_splits: int = N_SPLITS,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda what: None,
+) -> list[Result]:
+    """Fits every model on the same random stratified splits of every table.
+
+    Parameters
+    ----------
+    tables : sequence of `Table`
+    n_splits : int
+        Splits of each table; 30 % of the rows are tested.
+    seed : int
+        Seeds the splits.
+    progress : callable, optional
+        Called after each fit, with the name of the table.
+
+    Returns
+    -------
+    list of `Result`
+        One for each table and model, tables in the outer order.
+
+    Examples
+    --------
+    >>> results = compare(tables()[3:4], n_splits=2)
+    >>> [(result.model, result.n_tested) for result in results]
+    [('BayesianSVC', 60), ('BayesianLinearSVC', 60), ('calibrated SVC', 60)]
+    """
+    with threadpool_limits(1), warnings.catch_warnings():
+        # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
+        warnings.filterwarnings("error", _INTERRUPTED, ConvergenceWarning)
+        try:
+            return [result for table in tables for result in _on_table(table, n_splits, seed, progress)]
+        except ConvergenceWarning as warning:
+            if str(warning).startswith(_INTERRUPTED):
+                raise KeyboardInterrupt from warning
+            raise  # the user made all warnings errors
+
+
+def _on_table(table: Table, n_splits: int, seed: int, progress: Callable[[str], None]) -> Iterator[Result]:
+    splits = list(StratifiedShuffleSplit(n_splits, test_size=_TEST_SHARE, random_state=seed).split(table.X, table.y))
+    runs: dict[str, list[_Run]] = {name: [] for name in MODELS}
+    for train, test in splits:
+        for name, make in MODELS.items():
+            runs[name].append(_run(make(), table, train, test))
+            progress(table.name)
+    return (_summary(table.name, name, found) for name, found in runs.items())
+
+
+class _Run(NamedTuple):
+    """A model on one split: the test rows' labels, predictions and probabilities, and the seconds of ``fit``."""
+
+    y: np.ndarray
+    predicted: np.ndarray
+    proba: np.ndarray
+    seconds: float
+
+
+def _run(model: Any, table: Table, train: np.ndarray, test: np.ndarray) -> _Run:
+    start = time.perf_counter()
+    model.fit(table.X[train], table.y[train])
+    seconds = time.perf_counter() - start
+    return _Run(table.y[test], model.predict(table.X[test]), model.predict_proba(table.X[test]), seconds)
+
+
+def _summary(table: str, model: str, runs: list[_Run]) -> Result:
+    y, predicted, proba = (np.concatenate(parts) for parts in list(zip(*runs, strict=True))[:3])
+    return Result(
+        table,
+        model,
+        error=float(np.mean(predicted != y)),  # splits are of one size: the mean over rows is that over splits
+        log_loss=float(log_loss(y, proba)),
+        brier=float(brier_score_loss(y, proba[:, 1])),
+        ece=expected_calibration_error(y, proba),
+        seconds=float(np.mean([run.seconds for run in runs])),
+        contradictions=int(np.sum(predicted != proba.argmax(axis=1))),
+        n_tested=len(y),
+    )
+
+
+def mean_over_tables(results: Sequence[Result]) -> list[Result]:
+    """One result for each model: the mean of its measures over tables, every table counting the same.
+
+    Examples
+    --------
+    >>> one = Result("a", "m", error=0.1, log_loss=0.3, brier=0.1, ece=0.1, seconds=1.0, contradictions=0, n_tested=9)
+    >>> mean_over_tables([one, one._replace(table="b", log_loss=0.5)])[0].log_loss
+    0.4
+    """
+    means = []
+    for model in dict.fromkeys(result.model for result in results):
+        own = [result for result in results if result.model == model]
+        measures = {name: float(np.mean([getattr(result, name) for result in own])) for name in MEASURES}
+        wrong, tested = (sum(counts) for counts in zip(*((r.contradictions, r.n_tested) for r in own), strict=True))
+        means.append(Result("mean", model, **measures, contradictions=wrong, n_tested=tested))
+    return means
+
+
+def contradictions(results: Sequence[Result]) -> str:
+    """How often each model contradicts itself, in a sentence.
+
+    Examples
+    --------
+    >>> one = Result("a", "m", error=0.1, log_loss=0.3, brier=0.1, ece=0.1, seconds=1.0, contradictions=2, n_tested=9)
+    >>> contradictions([one])
+    'predict contradicts the larger predict_proba: m in 2 of 9 test rows.'
+    """
+    counts = [f"{r.model} in {r.contradictions:,} of {r.n_tested:,}" for r in mean_over_tables(results)]
+    return f"predict contradicts the larger predict_proba: {', '.join(counts)} test rows."
+
+
+def draw(path: str | Path) -> Path:
+    """Draws two columns of the breast cancer table as `BayesianSVC` and the calibrated SVC see them.
+
+    Parameters
+    ----------
+    path : str or path
+        Where to write; the suffix is the format.
+
+    Returns
+    -------
+    path
+        The same, absolute.
+    """
+    from matplotlib.figure import Figure
+
+    cancer: Any = datasets.load_breast_cancer()
+    X = cancer.data[:, [list(cancer.feature_names).index(name) for name in _PICTURE_COLUMNS]]
+    y = cancer.target_names[cancer.target]
+    # A figure without pyplot needs no window system and leaves nothing open.
+    figure = Figure(figsize=(12, 5), dpi=100, layout="constrained")
+    with threadpool_limits(1):
+        left, right = (
+            _panel(ax, model.fit(X, y), X, y, title)
+            for ax, model, title in zip(
+                figure.subplots(1, 2, sharey=True),
+                (BayesianSVC(), _calibrated_svc()),
+                ("BayesianSVC: the greyer, the less it knows", "SVC with sigmoid calibration"),
+                strict=True,
+            )
+        )
+    right.ax_.set_ylabel("")
+    figure.legend(handles=left.handles_, loc="outside lower center", ncols=4, frameon=False, markerscale=2)
+    bar = figure.colorbar(left.surface_, ax=[left.ax_, right.ax_], pad=0.01, aspect=30, ticks=[0, 0.25, 0.5, 0.75, 1])
+    bar.set_label(f"probability of {left.classes[1]}")
+    bar.outline.set_visible(False)
+    figure.savefig(path)
+    return Path(path).resolve()
+
+
+def _panel(ax: Any, model: Any, X: np.ndarray, y: np.ndarray, title: str) -> Any:
+    from .plot import DecisionSurfaceDisplay
+
+    display = DecisionSurfaceDisplay.from_estimator(model, X, y, ax=ax, legend=False)
+    ax.set(xlabel=_PICTURE_COLUMNS[0], ylabel=_PICTURE_COLUMNS[1])
+    ax.set_title(title, loc="left")
+    ax.spines[:].set_visible(False)
+    return display
