@@ -11,14 +11,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr
 
 from .rows import Latent
 
 #: A Gaussian seen through the logistic function: its variance counts by this much (MacKay's approximation).
 _MACKAY = math.pi / 8
-#: The prior of the slope, ``log s ~ N(log 1.7, 0.5^2)``, and of the offset, ``c ~ N(0, 0.5^2)``.
-_LOG_SLOPE, _LOG_SLOPE_SD, _OFFSET_SD = math.log(1.7), 0.5, 0.5
+#: The prior of (log slope, offset, log damping): means, the last being MacKay's at that slope, and deviations.
+_PRIOR_MEAN = np.array([math.log(1.7), 0.0, math.log(1.7**2 * _MACKAY)])
+_PRIOR_SD = np.array([0.5, 0.5, 1.0])
 #: Scores this near zero are ties: their two probabilities round to the same number.
 _TIE = 1e-15
 #: A row may take this share of its own spread with it when it is left out, and no more.
@@ -26,17 +28,20 @@ _LARGEST_SHARE = 0.99
 
 
 class LogisticLink(NamedTuple):
-    r"""The score :math:`(s \mu + c) / \sqrt{1 + \pi s^2 v / 8}`.
+    r"""The score :math:`(s \mu + c) / \sqrt{1 + \kappa v}`: slope, offset, and how much the variance damps.
 
-    >>> LogisticLink(slope=1.0).score(np.array([2.0]), np.array([0.0]))
+    With the defaults its logistic function is MacKay's approximation of :math:`E\,\sigma(f)`.
+
+    >>> LogisticLink().score(np.array([2.0]), np.array([0.0]))
     array([2.])
     """
 
     slope: float = 1.0
     offset: float = 0.0
+    damping: float = _MACKAY
 
     def score(self, mu: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return (self.slope * mu + self.offset) / np.sqrt(1 + _MACKAY * self.slope**2 * v)
+        return (self.slope * mu + self.offset) / np.sqrt(1 + self.damping * v)
 
 
 class ProbitLink(NamedTuple):
@@ -94,41 +99,43 @@ def leave_one_out(latent: Latent, w: np.ndarray, b: np.ndarray, unit: np.ndarray
 
 
 def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LogisticLink:
-    r"""The slope and offset of least weighted log loss, held by their priors.
+    r"""The link of least weighted log loss, held by a weak prior of its three parameters.
 
-    Fisher scoring in :math:`(\log s, c)` with step halving; the loss has one minimum in all but contrived cases.
+    The damping is fitted beside the slope: tied to it as :math:`\kappa = \pi s^2 / 8`, scores could never exceed
+    :math:`\mu / \sqrt{\pi v / 8}`, and the hinge leaves ``v`` large wherever rows lie beyond the margin.
+
+    The loss is averaged, so that the tolerance means the same for ten rows and ten million.
     """
-    x = np.array([_LOG_SLOPE, 0.0])
-    loss, gradient, curvature = _link_loss(x, mu, v, y, weight)
-    for _ in range(100):
-        step = np.linalg.solve(curvature, gradient)
-        step = step / max(1.0, np.abs(step).max())  # far from the minimum the curvature may be next to none
-        for _ in range(30):
-            trial = _link_loss(x - step, mu, v, y, weight)
-            if trial[0] <= loss:
-                break
-            step = step / 2
-        else:
-            break
-        x = x - step
-        loss, gradient, curvature = trial
-        if np.abs(step).max() < 1e-12:
-            break
-    return LogisticLink(float(np.exp(x[0])), float(x[1]))
+    rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
+    best = minimize(
+        lambda x: _link_loss(x, *rows)[:2],
+        _PRIOR_MEAN,
+        jac=True,
+        hess=lambda x: _link_loss(x, *rows)[2],
+        method="trust-exact",
+        options={"gtol": 1e-12, "maxiter": 50},
+    ).x
+    return LogisticLink(float(np.exp(best[0])), float(best[1]), float(np.exp(best[2])))
 
 
 def _link_loss(
-    x: np.ndarray, mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray
+    x: np.ndarray, mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray, prior_weight: float = 1.0
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """The penalised loss at ``(log s, c)``, its gradient and its expected curvature."""
-    s, c = math.exp(x[0]), x[1]
-    shrink = 1 / np.sqrt(1 + _MACKAY * s * s * v)
-    score = (s * mu + c) * shrink
-    slopes = np.stack([s * mu * shrink - score * _MACKAY * s * s * v * shrink**2, shrink])
+    """The penalised loss at ``(log s, c, log kappa)``, its gradient and its second derivatives."""
+    s, c, kappa = math.exp(x[0]), x[1], math.exp(x[2])
+    shrink = 1 / np.sqrt(1 + kappa * v)
+    share = kappa * v * shrink**2
+    signal, score = s * mu * shrink, (s * mu + c) * shrink
+    slopes = np.stack([signal, shrink, -0.5 * score * share])
     miss = expit(-y * score)
-    prior_precision = np.array([_LOG_SLOPE_SD, _OFFSET_SD]) ** -2
-    away = x - np.array([_LOG_SLOPE, 0.0])
-    loss = weight @ np.logaddexp(0, -y * score) + 0.5 * away @ (prior_precision * away)
-    gradient = slopes @ (-weight * y * miss) + prior_precision * away
-    curvature = (slopes * (weight * miss * (1 - miss))) @ slopes.T + np.diag(prior_precision)
+    away = (x - _PRIOR_MEAN) / _PRIOR_SD
+    loss = weight @ np.logaddexp(0, -y * score) + prior_weight * 0.5 * away @ away
+    pull = -weight * y * miss
+    gradient = slopes @ pull + prior_weight * away / _PRIOR_SD
+    bend = np.zeros((3, 3))  # the score's own second derivatives, summed against the pull
+    bend[0, 0] = pull @ signal
+    bend[0, 2] = bend[2, 0] = pull @ (-0.5 * signal * share)
+    bend[1, 2] = bend[2, 1] = pull @ (-0.5 * shrink * share)
+    bend[2, 2] = pull @ (score * share * (0.75 * share - 0.5))
+    curvature = (slopes * (weight * miss * (1 - miss))) @ slopes.T + bend + prior_weight * np.diag(_PRIOR_SD**-2)
     return float(loss), gradient, curvature
