@@ -29,7 +29,8 @@ from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.kernels import RBF, Constant, Kernel
 from softmargin.likelihoods import LOSSES as LIKELIHOODS
-from softmargin.links import LogisticLink, ProbitLink, fit_logistic_link, leave_one_out, probabilities
+from softmargin.links import LogisticLink, ProbitLink, fit_logistic_link, probabilities
+from softmargin.loo import left_out
 from softmargin.metrics import expected_calibration_error
 from softmargin.priors import Ridge
 
@@ -91,15 +92,13 @@ def refit_differences(X: np.ndarray, y: np.ndarray, loss: str, kernel: Kernel, n
     model = BayesianSVC(kernel, n_inducing=REFIT_POINTS, **settings).fit(X, y)
     table = Table.of(X, y, np.ones(len(y)), model.rows_.n_weights)
     problem = Problem(table, model.rows_, LIKELIHOODS[loss], Ridge.isotropic(model.rows_.n_weights))
-    latent = problem.latent(model.belief_)
-    sites = problem.likelihood.sites(y, latent.mu, latent.v)
-    left_out = leave_one_out(latent, sites.w, sites.b, table.weight)
+    without = left_out(problem, model.belief_, table.weight)
     same = BayesianSVC(model.kernel_, inducing=model.inducing_points_, **settings)
     differences = []
     for row in np.random.default_rng(0).choice(len(y), n_rows, replace=False):
         others = np.arange(len(y)) != row
         mu, v = same.fit(X[others], y[others]).latent_mean_and_variance(X[[row]])
-        differences.append([left_out.mu[row] - mu[0], left_out.v[row] ** 0.5 - v[0] ** 0.5])
+        differences.append([without.mu[row] - mu[0], without.v[row] ** 0.5 - v[0] ** 0.5])
     rms = np.sqrt(np.mean(np.square(differences), axis=0))
     return float(rms[0]), float(rms[1])
 

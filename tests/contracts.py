@@ -104,6 +104,22 @@ def sites_are_finite_and_precisions_not_negative(case: LikelihoodCase) -> None:
     assert np.all(parts.w >= 0)
 
 
+def curvature_is_the_slope_of_the_slope(case: LikelihoodCase) -> None:
+    if case.expanded:
+        return
+    y, mu, v = _site_grid((0.05, 1.0, 7.0) if case.exact in (0.0, np.inf) else (0.05, 1.0))
+
+    def slope(t):
+        _, w, b = case.likelihood.sites(y, t, v)
+        return b - w * t
+
+    k = case.likelihood.curvature(y, mu, v)
+    assert_allclose(k, -references.derivative(slope, mu, 1e-2 * np.minimum(1, np.sqrt(v))), rtol=2e-5, atol=1e-6)
+    assert np.all(k >= 0)
+    if case.likelihood.site_is_curvature:
+        assert_allclose(k, case.likelihood.sites(y, mu, v).w)
+
+
 def labels_are_symmetric(case: LikelihoodCase) -> None:
     y, mu, v = _site_grid()
     one, other = case.likelihood.sites(y, mu, v), case.likelihood.sites(-y, -mu, v)
@@ -132,6 +148,7 @@ LIKELIHOOD: list[Callable[[LikelihoodCase], None]] = [
     bound_lies_below_the_expectation,
     bound_touches_where_nothing_is_uncertain,
     sites_are_finite_and_precisions_not_negative,
+    curvature_is_the_slope_of_the_slope,
     labels_are_symmetric,
     sites_agree_in_torch_and_in_single_precision,
 ]

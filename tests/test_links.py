@@ -7,21 +7,15 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-import contracts
 import references
-from softmargin.gaussian import from_natural
-from softmargin.kernels import RBF
-from softmargin.likelihoods import AugmentedHinge, Hinge
 from softmargin.links import (
     LogisticLink,
     ProbitLink,
     _link_loss,
     fit_logistic_link,
-    leave_one_out,
     probabilities,
     settled,
 )
-from softmargin.rows import InducingRows, Latent
 
 LINKS = [LogisticLink(1.7, 0.2), LogisticLink(1e3, -5.0), LogisticLink(1e-3), ProbitLink()]
 huge = st.one_of(st.sampled_from([0.0, 5e-324, 1e-300, 1e150, 1e300]), st.floats(0, 1e300))
@@ -32,38 +26,6 @@ def scored(rng):
     mu, v = rng.normal(size=80) * 2, rng.uniform(0, 5, size=80)
     y = np.where(rng.uniform(size=80) < expit(1.2 * mu - 0.7), 1.0, -1.0)
     return mu, v, y, rng.uniform(0, 3, size=80)
-
-
-# Leaving one row out -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("likelihood", [Hinge(), AugmentedHinge()], ids=repr)
-def test_left_out_moments_equal_refits_without_the_row(likelihood, rng):
-    X = rng.normal(size=(25, 2))
-    y, weight = np.sign(X[:, 0]), rng.choice([0.0, 0.4, 1.0, 3.0], size=25)
-    features = InducingRows.at(RBF(0.8), X[:8]).lift(X)
-    latent = features.moments(contracts.random_belief(8))
-    _, w, b = likelihood.sites(y, latent.mu, latent.v)
-    G, h = features.gather(weight * w, weight * b)
-    fitted = features.moments(from_natural(G + np.eye(8), h))
-    mu, v = references.left_out_by_refitting(features.phi, features.leftover, np.eye(8), w, b, weight)
-    left_out = leave_one_out(fitted, w, b, np.minimum(weight, 1))
-    assert_allclose(left_out.mu, mu, rtol=1e-8, atol=1e-9)
-    assert_allclose(left_out.v, v, rtol=1e-8)
-    assert left_out.usable.all()
-    heavy = weight > 0
-    assert not np.allclose(left_out.mu[heavy], fitted.mu[heavy])
-
-
-def test_rows_that_own_all_of_their_spread_are_told_apart():
-    latent = Latent(np.full(4, 0.5), np.ones(4), np.full(4, 0.1))
-    left_out = leave_one_out(latent, np.array([0.5, 1.0, 1.5, 1.5]), np.ones(4), np.array([1.0, 1.0, 1.0, 0.1]))
-    assert left_out.usable.tolist() == [True, False, False, True]
-    assert np.isfinite(left_out.mu).all()
-    assert np.all(left_out.v > 0)
-    assert_allclose([left_out.mu[0], left_out.v[0]], [(0.5 - 1) / 0.5, 0.1 + 1 / 0.5])
-    # A row of weight .1 is in the belief with a tenth of its site, and takes that with it.
-    assert_allclose([left_out.mu[3], left_out.v[3]], [(0.5 - 0.1) / 0.85, 0.1 + 1 / 0.85])
 
 
 # Fitting the slope -------------------------------------------------------------------------------

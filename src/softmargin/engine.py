@@ -9,6 +9,7 @@ Because Stats are sums, blocks, threads, devices and machines only decide where 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
 
 from .arrays import Array, combined, namespace
@@ -72,11 +73,7 @@ class Problem:
             _, y, weight = self.table.block(index)
             return block_stats(self.features(index), self.likelihood, seen, y, weight)
 
-        total: Stats | None = None
-        for part in sweep(one_block, self.table.n_blocks, self.n_jobs):
-            total = part if total is None else add(total, part)
-        assert total is not None
-        return total
+        return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
 
     def latent(self, belief: Belief) -> Latent:
         """The latent moments of every row."""

@@ -11,7 +11,9 @@ All of these are finite at ``v = 0``.  A likelihood also says of itself
 * ``is_bound``: ``l`` never exceeds the expected log-likelihood, so the objective can be watched;
 * ``needs_guard``: a full step may overshoot and must be checked against the objective;
 * ``two_moment``: ``l`` uses nothing of ``f`` but its first two moments, so that the bound
-  holds for latent values that are not Gaussian.
+  holds for latent values that are not Gaussian;
+* ``site_is_curvature``: ``w`` is also the curvature :math:`-\partial^2 l / \partial \mu^2`, which the function
+  ``curvature(y, mu, v)`` gives in any case.
 
 Labels ``y`` are -1 or +1, except for `Gaussian`.
 """
@@ -42,6 +44,7 @@ class Likelihood(Protocol):
     is_bound: ClassVar[bool]
     needs_guard: ClassVar[bool]
     two_moment: ClassVar[bool]
+    site_is_curvature: ClassVar[bool]
 
     def log_density(self, y: Array, f: Array) -> Array:
         """``log p(y | f)``, for the hinge without its normalising constant."""
@@ -49,9 +52,23 @@ class Likelihood(Protocol):
 
     def sites(self, y: Array, mu: Array, v: Array) -> Sites: ...
 
+    def curvature(self, y: Array, mu: Array, v: Array) -> Array: ...
+
+
+class _SiteIsCurvature:
+    """For likelihoods whose site bends just as ``l`` does."""
+
+    site_is_curvature: ClassVar[bool] = True
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        raise NotImplementedError
+
+    def curvature(self, y: Array, mu: Array, v: Array) -> Array:
+        return self.sites(y, mu, v).w
+
 
 @dataclass(frozen=True)
-class Hinge:
+class Hinge(_SiteIsCurvature):
     r"""The hinge pseudo-likelihood :math:`\exp(-2 \max(0, 1 - y f))`, its expectation taken exactly.
 
     With :math:`z = 1 - y \mu`, :math:`s = \sqrt v`, ``N`` and :math:`\Phi` the normal density and
@@ -106,6 +123,7 @@ class AugmentedHinge:
     is_bound: ClassVar[bool] = True
     needs_guard: ClassVar[bool] = False
     two_moment: ClassVar[bool] = True
+    site_is_curvature: ClassVar[bool] = False
     _FLOOR: ClassVar[float] = 1e-12
 
     def log_density(self, y: Array, f: Array) -> Array:
@@ -117,6 +135,11 @@ class AugmentedHinge:
         root = xp.sqrt(xp.maximum(z * z + v, xp.full_like(v, self._FLOOR)))
         w = 1 / root
         return Sites(-z - root, w, y * (1 + w))
+
+    def curvature(self, y: Array, mu: Array, v: Array) -> Array:
+        r""":math:`w v / (z^2 + v)`."""
+        w = self.sites(y, mu, v).w
+        return w * w * w * v
 
 
 @dataclass(frozen=True)
@@ -135,6 +158,7 @@ class JaakkolaJordan:
     is_bound: ClassVar[bool] = True
     needs_guard: ClassVar[bool] = False
     two_moment: ClassVar[bool] = True
+    site_is_curvature: ClassVar[bool] = False
 
     def log_density(self, y: Array, f: Array) -> Array:
         return log_expit(y * f)
@@ -146,6 +170,13 @@ class JaakkolaJordan:
         safe = xp.where(xi > 1e-4, xi, xp.ones_like(xi))
         w = xp.where(xi > 1e-4, xp.tanh(safe / 2) / (2 * safe), 0.25 - xi * xi / 48)
         return Sites((y * mu - xi) / 2 + log_expit(xi), w, y / 2)
+
+    def curvature(self, y: Array, mu: Array, v: Array) -> Array:
+        r""":math:`w + (\mu/\xi)^2 (\sigma(\xi) \sigma(-\xi) - w)`."""
+        xp = namespace(mu)
+        w, square = self.sites(y, mu, v).w, mu * mu + v
+        xi, share = xp.sqrt(square), mu * mu / xp.where(square > 0, square, xp.ones_like(square))
+        return w + share * (expit(xi) * expit(-xi) - w)
 
 
 class Derivatives(NamedTuple):
@@ -195,7 +226,7 @@ def _hermite(n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Quadrature:
+class Quadrature(_SiteIsCurvature):
     r"""A smooth log-likelihood, its expectation taken by Gauss-Hermite quadrature (Hensman's svi).
 
     The slopes are those of the rule itself, from the same nodes :math:`f = \mu + s x`:
@@ -239,7 +270,7 @@ class Quadrature:
 
 
 @dataclass(frozen=True)
-class Taylor:
+class Taylor(_SiteIsCurvature):
     r"""A smooth log-likelihood, expanded to second order about the mean (vi-Taylor of Izmailov 2017).
 
     .. math:: l = \log p(y \mid \mu) - w v / 2, \quad w = -\partial^2_f \log p, \quad b = \partial_f \log p + w \mu,
@@ -262,7 +293,7 @@ class Taylor:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(_SiteIsCurvature):
     r"""A real-valued ``y`` with noise variance ``noise``: exact, and the reference of many tests.
 
     .. math:: l = -\tfrac12 \log(2 \pi \tau) - ((y - \mu)^2 + v) / (2 \tau), \quad w = 1/\tau, \quad b = y / \tau.

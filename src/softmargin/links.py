@@ -14,8 +14,6 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr
 
-from .rows import Latent
-
 #: A Gaussian seen through the logistic function: its variance counts by this much (MacKay's approximation).
 _MACKAY = math.pi / 8
 #: The prior of (log slope, offset, log damping): means, the last being MacKay's at that slope, and deviations.
@@ -23,8 +21,6 @@ _PRIOR_MEAN = np.array([math.log(1.7), 0.0, math.log(1.7**2 * _MACKAY)])
 _PRIOR_SD = np.array([0.5, 0.5, 1.0])
 #: Scores this near zero are ties: their two probabilities round to the same number.
 _TIE = 1e-15
-#: A row may take this share of its own spread with it when it is left out, and no more.
-_LARGEST_SHARE = 0.99
 
 
 class LogisticLink(NamedTuple):
@@ -67,35 +63,6 @@ def settled(score: np.ndarray) -> np.ndarray:
 def probabilities(score: np.ndarray) -> np.ndarray:
     """The probabilities of both classes, a row each."""
     return np.stack([expit(-score), expit(score)], axis=1)
-
-
-class LeftOut(NamedTuple):
-    """Latent moments of each row under a belief that has not seen it.
-
-    Rows that are not ``usable`` make up nearly all of their own spread, or more of it than the belief contains
-    (after a step cut short): there is nothing left to divide.
-    """
-
-    mu: np.ndarray
-    v: np.ndarray
-    usable: np.ndarray
-
-
-def leave_one_out(latent: Latent, w: np.ndarray, b: np.ndarray, unit: np.ndarray) -> LeftOut:
-    r"""Divides each row's own site out of the belief, in the space of the weights.
-
-    With :math:`a = \phi^T S \phi` the spread,
-
-    .. math:: a_{-i} = a / (1 - w a), \quad \mu_{-i} = (\mu - a b) / (1 - w a), \quad v_{-i} = leftover + a_{-i}.
-
-    The sites are those of weight one; ``unit`` is the weight to leave out of each row.  A row of sample weight k
-    stands for k copies and loses one of them.
-    """
-    w, b = unit * w, unit * b
-    share = w * latent.spread
-    usable = share <= _LARGEST_SHARE
-    kept = np.where(usable, 1 - share, 1.0)
-    return LeftOut((latent.mu - latent.spread * b) / kept, latent.leftover + latent.spread / kept, usable)
 
 
 def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LogisticLink:

@@ -16,7 +16,8 @@ from ..arrays import to_numpy
 from ..chunks import Table, blas_threads, dense, gather_rows, n_threads, rows_in_block, sweep
 from ..engine import Problem
 from ..likelihoods import LOSSES
-from ..links import LogisticLink, ProbitLink, fit_logistic_link, leave_one_out, probabilities, settled
+from ..links import LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
+from ..loo import left_out
 from ..monitor import Monitor
 from ..rows import Latent
 from ..steps import Ascender, Ascent
@@ -129,14 +130,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         if self.link != "loo":
             self.link_ = ProbitLink() if self.link == "probit" else LogisticLink()
             return
-        y, weight = problem.table.y, problem.table.weight
-        latent = problem.latent(self.belief_)
-        sites = problem.likelihood.sites(y, latent.mu, latent.v)
-        left_out = leave_one_out(latent, sites.w, sites.b, unit)
-        counted = weight * left_out.usable
-        self.link_ = fit_logistic_link(left_out.mu, left_out.v, y, counted)
-        score = self.link_.score(left_out.mu, left_out.v)
-        losses = np.logaddexp(0, -y * score)
+        y, without = problem.table.y, left_out(problem, self.belief_, unit)
+        counted = problem.table.weight * without.usable
+        self.link_ = fit_logistic_link(without.mu, without.v, y, counted)
+        losses = np.logaddexp(0, -y * self.link_.score(without.mu, without.v))
         self.loo_log_loss_ = float(counted @ losses / counted.sum()) if counted.any() else float("nan")
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,10 @@ class Prior(Protocol):
         """The belief that the sums imply; ``belief`` is the one before, where there is one."""
         ...
 
+    def given(self, G: Any, h: Array, hyper: Any) -> Belief:
+        """The belief about the weights that the sums imply, with everything else as it is."""
+        ...
+
     def effective(self, belief: Belief) -> Belief:
         """The moments of the weights as the rows see them."""
         ...

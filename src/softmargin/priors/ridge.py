@@ -28,6 +28,9 @@ class Ridge(NamedTuple):
         return start_from_precision(diagonal, reference)
 
     def update(self, G: Array, h: Array, belief: Belief | None = None) -> Belief:
+        return self.given(G, h)
+
+    def given(self, G: Array, h: Array, hyper: Any = None) -> Belief:
         return from_natural(plus(G, self.precision), h)
 
     def effective(self, belief: Belief) -> Belief:

@@ -70,6 +70,9 @@ class VarianceComponents(NamedTuple):
                 break
         return weights._replace(hyper=self._infer(weights))
 
+    def given(self, G: Array, h: Array, hyper: InverseGamma) -> Belief:
+        return from_natural(plus(G, self._spread(hyper.mean_precision)), h, hyper)
+
     def effective(self, belief: Belief) -> Belief:
         return belief
 

@@ -1,0 +1,87 @@
+r"""Leave-one-out moments without a refit: what the model would think of each row had it not seen it.
+
+To leave row ``i`` out, take one Newton step of the objective in the mean of the belief, with the row's term gone.
+With the row's slope :math:`g = \partial l/\partial\mu = b - w \mu`, its curvature
+:math:`k = -\partial^2 l/\partial\mu^2`, and :math:`a_k = \phi^T (P + \sum k \phi\phi^T)^{-1} \phi` the way the latent
+mean answers to a slope,
+
+.. math:: \mu_{-i} = \mu - \frac{a_k\, g}{1 - k a_k}, \qquad v_{-i} = leftover + \frac{a}{1 - w a}.
+
+For the exact hinge and for quadrature :math:`k = w`, so that the belief itself holds all that is needed, and
+:math:`\mu_{-i} = (\mu - a b) / (1 - w a)`: the row's Gaussian site divided out.  The bounds of Jaakkola
+and Jordan and of the augmented hinge bend less than their sites (:math:`k < w`), and pay
+one more pass for their response.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+from .arrays import Array, combined, namespace
+from .chunks import sweep
+from .engine import Problem
+from .gaussian import Belief
+from .likelihoods import Sites
+from .rows import Latent
+
+#: A row that makes up more than this share of its own spread leaves nothing to divide by.
+_LARGEST_SHARE = 0.99
+
+
+class Response(NamedTuple):
+    """How a row's latent mean answers to a slope: the spread under all rows' curvatures, and its own curvature."""
+
+    spread: Array
+    curvature: Array
+
+
+class LeftOut(NamedTuple):
+    """Latent moments of each row under a belief that has not seen it.
+
+    Rows that are not ``usable`` make up nearly all of their own spread, or more of it than the belief contains
+    (after a step cut short): there is nothing left to divide.
+    """
+
+    mu: Array
+    v: Array
+    usable: Array
+
+
+def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
+    """The leave-one-out moments of every row of a problem at its optimum.
+
+    ``unit`` is the weight to leave out of each row: a row of sample weight k stands for k copies, and loses one.
+    """
+    y = problem.table.y
+    latent = problem.latent(belief)
+    sites = problem.likelihood.sites(y, latent.mu, latent.v)
+    if problem.likelihood.site_is_curvature:
+        return divided_out(latent, sites, Response(latent.spread, sites.w), unit)
+    curvature = problem.likelihood.curvature(y, latent.mu, latent.v)
+    spread = problem.latent(_responding(problem, belief, curvature)).spread
+    return divided_out(latent, sites, Response(spread, curvature), unit)
+
+
+def divided_out(latent: Latent, sites: Sites, response: Response, unit: Array) -> LeftOut:
+    """The formulas of this module, row by row."""
+    xp = namespace(latent.mu)
+    slope = sites.b - sites.w * latent.mu
+    site_share, share = unit * sites.w * latent.spread, unit * response.curvature * response.spread
+    usable = (site_share <= _LARGEST_SHARE) & (share <= _LARGEST_SHARE)
+    kept, kept_site = (xp.where(usable, 1 - part, xp.ones_like(part)) for part in (share, site_share))
+    mu = latent.mu - unit * response.spread * slope / kept
+    return LeftOut(mu, latent.leftover + latent.spread / kept_site, usable)
+
+
+def _responding(problem: Problem, belief: Belief, curvature: Array) -> Belief:
+    """The belief whose covariance holds the rows' curvatures in place of their sites' precisions."""
+    weighted = problem.table.weight * curvature
+    size = problem.table.block_rows
+
+    def one_block(index: int) -> tuple[Array, Array]:
+        k = weighted[index * size : (index + 1) * size]
+        return problem.features(index).gather(k, namespace(k).zeros_like(k))
+
+    G, h = reduce(lambda a, b: combined(a, 1, b), sweep(one_block, problem.table.n_blocks, problem.n_jobs))
+    return problem.prior.given(G, h, belief.hyper)
