@@ -29,7 +29,7 @@ from softmargin.likelihoods import LOSSES
 from softmargin.monitor import Monitor
 from softmargin.priors import Ridge
 from softmargin.rows import InducingRows
-from softmargin.steps import Ascender
+from softmargin.steps import ascend
 
 SETS = ["raetsch/heart", "raetsch/diabetis", "raetsch/german", "raetsch/waveform", "libsvm/svmguide1", "misc/spam"]
 LOSS_NAMES = ["hinge", "hinge-augmented", "logistic-jj"]
@@ -57,10 +57,7 @@ def problem(folder: Path | None, name: str) -> Problem:
 def history(one: Problem, memory: int) -> np.ndarray:
     """The objective at every pass of a long run."""
     monitor = Monitor()
-    Ascender(
-        one.stats, one.prior, one.likelihood, one.table.reference,
-        tol=CALM, max_passes=LONG, memory=memory, monitor=monitor,
-    ).run()  # fmt: skip
+    ascend(one, tol=CALM, max_passes=LONG, memory=memory, monitor=monitor)
     return np.array([entry["objective"] for entry in monitor.history])
 
 

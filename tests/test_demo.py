@@ -7,6 +7,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from threadpoolctl import threadpool_info
 
 from softmargin import demo
+from softmargin.monitor import InterruptedFitWarning
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ class Interrupted(Contrary):
     def fit(self, X, y):
         import warnings
 
-        warnings.warn("Interrupted: the model is the best one found so far.", ConvergenceWarning, stacklevel=2)
+        warnings.warn("Interrupted", InterruptedFitWarning, stacklevel=2)
         return self
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn import datasets
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.pipeline import make_pipeline
@@ -25,13 +24,12 @@ from threadpoolctl import threadpool_limits
 
 from .estimators import BayesianLinearSVC, BayesianSVC
 from .metrics import expected_calibration_error
+from .monitor import InterruptedFitWarning
 
 __all__ = ["MEASURES", "MODELS", "Result", "Table", "compare", "contradictions", "draw", "mean_over_tables", "tables"]
 
 N_SPLITS, N_SPLITS_QUICK = 20, 3
 _TEST_SHARE = 0.3
-#: How the warning of a fit that was cut short by Ctrl-C begins.
-_INTERRUPTED = "Interrupted"
 #: Two columns of the breast cancer table that everyone can picture.
 _PICTURE_COLUMNS = ["mean radius", "mean texture"]
 #: The fields of a `Result` that are better when smaller.
@@ -140,13 +138,11 @@ def compare(
     """
     with threadpool_limits(1), warnings.catch_warnings():
         # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
-        warnings.filterwarnings("error", _INTERRUPTED, ConvergenceWarning)
+        warnings.simplefilter("error", InterruptedFitWarning)
         try:
             return [result for table in tables for result in _on_table(table, n_splits, seed, progress)]
-        except ConvergenceWarning as warning:
-            if str(warning).startswith(_INTERRUPTED):
-                raise KeyboardInterrupt from warning
-            raise  # the user made all warnings errors
+        except InterruptedFitWarning as warning:
+            raise KeyboardInterrupt from warning
 
 
 def _on_table(table: Table, n_splits: int, seed: int, progress: Callable[[str], None]) -> Iterator[Result]:

@@ -60,10 +60,7 @@ class _SiteIsCurvature:
 
     site_is_curvature: ClassVar[bool] = True
 
-    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
-        raise NotImplementedError
-
-    def curvature(self, y: Array, mu: Array, v: Array) -> Array:
+    def curvature(self: Likelihood, y: Array, mu: Array, v: Array) -> Array:
         return self.sites(y, mu, v).w
 
 

@@ -6,8 +6,14 @@ import sys
 import time
 from typing import Any, TextIO
 
+from sklearn.exceptions import ConvergenceWarning
+
 _BAR = 24
 _REFRESH_SECONDS = 0.1
+
+
+class InterruptedFitWarning(ConvergenceWarning):
+    """A fit was interrupted and keeps the best model it had found."""
 
 
 class Monitor:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import Array, NotPositiveDefiniteError, combined, precision_of
-from .engine import Stats, objective
+from .engine import Problem, Stats, objective
 from .gaussian import Belief
 from .likelihoods import Likelihood
 from .monitor import Monitor
@@ -83,6 +83,20 @@ def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
         start = start.moved(-float(weight), before.natural, after.natural)
         end = end.moved(-float(weight), before.image, after.image)
     return blend(start, end, rate)
+
+
+def ascend(problem: Problem, *, tol: float, max_passes: int, monitor: Monitor | None = None, memory: int = 5) -> Ascent:
+    """Ascends the objective of a problem from its prior's start; see `Ascender`."""
+    return Ascender(
+        problem.stats,
+        problem.prior,
+        problem.likelihood,
+        problem.table.reference,
+        tol=tol,
+        max_passes=max_passes,
+        memory=memory,
+        monitor=monitor,
+    ).run()
 
 
 class Ascender:

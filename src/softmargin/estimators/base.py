@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from ..engine import Problem
 from ..likelihoods import LOSSES
 from ..links import LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
 from ..loo import left_out
-from ..monitor import Monitor
-from ..rows import Latent
-from ..steps import Ascender, Ascent
+from ..monitor import InterruptedFitWarning, Monitor
+from ..priors import Prior
+from ..rows import Latent, Rows
+from ..steps import Ascent, ascend
 from ..validation import (
     check_labels,
     check_rows,
@@ -38,7 +40,7 @@ LINKS = ("loo", "probit", "logistic")
 _MANY_WEIGHTS = 1024
 
 
-class BayesianClassifier(ClassifierMixin, BaseEstimator):
+class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
     loss: str
@@ -69,35 +71,27 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             The fitted classifier.
         """
         self._check_parameters()
+        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
+        X, signs, weight, unit = self._check_data(X, y, sample_weight)
+        jobs = n_threads(self.n_jobs)
+        with blas_threads(1):
+            rows, prior = self._parts(X, weight, check_random_state(self.random_state))
+        problem = Problem(Table.of(X, signs, weight, rows.n_weights), rows, LOSSES[self.loss], prior, jobs)
+        with blas_threads(jobs if rows.n_weights >= _MANY_WEIGHTS else 1):
+            ascent = ascend(problem, tol=self.tol, max_passes=self.max_iter, monitor=monitor)
+            self._keep(problem, unit, ascent, monitor)
+        return self
+
+    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, labels as -1 and +1, weights, and the weight of one copy of each row; rows of weight zero are gone."""
         X = check_rows(self, X, reset=True)
         y = check_labels(X, y)
         copies = check_weights(sample_weight, X.shape[0])
         factor = class_weights(self.class_weight, y, copies)
-        weight = factor * copies
+        weight, unit = factor * copies, factor * np.minimum(copies, 1)
         self.classes_, signs = two_classes(y, weight)
-        unit = factor * np.minimum(copies, 1)  # the weight of one copy of each row
         seen = weight > 0
-        if not seen.all():
-            X, signs, weight, unit = X[seen], signs[seen], weight[seen], unit[seen]
-
-        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
-        jobs = n_threads(self.n_jobs)
-        with blas_threads(1):
-            rows, prior = self._parts(X, weight, check_random_state(self.random_state))
-        table = Table.of(X, signs, weight, rows.n_weights)
-        problem = Problem(table, rows, LOSSES[self.loss], prior, jobs)
-        ascender = Ascender(
-            problem.stats,
-            prior,
-            problem.likelihood,
-            table.reference,
-            tol=self.tol,
-            max_passes=self.max_iter,
-            monitor=monitor,
-        )
-        with blas_threads(jobs if rows.n_weights >= _MANY_WEIGHTS else 1):
-            self._keep(problem, unit, ascender.run(), monitor)
-        return self
+        return (X, signs, weight, unit) if seen.all() else (X[seen], signs[seen], weight[seen], unit[seen])
 
     def _check_parameters(self) -> None:
         one_of("loss", self.loss, LOSSES)
@@ -107,9 +101,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         positive_number("max_time", self.max_time, none=True)
         number_of_jobs(self.n_jobs)
 
-    def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[Any, Any]:
+    @abstractmethod
+    def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[Rows, Prior]:
         """The rows and the prior of this model."""
-        raise NotImplementedError
 
     def _keep(self, problem: Problem, unit: np.ndarray, ascent: Ascent, monitor: Monitor) -> None:
         """Stores what was found, fits the link, and says so if the ascent was cut short."""
@@ -118,7 +112,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self.history_, self.n_iter_ = monitor.history, len(monitor.history)
         self._fit_link(problem, unit)
         if ascent.reason == "interrupt":
-            warnings.warn("Interrupted: the model is the best one found so far.", ConvergenceWarning, stacklevel=3)
+            warnings.warn("Interrupted: the model is the best one found so far.", InterruptedFitWarning, stacklevel=3)
         if ascent.reason == "passes":
             warnings.warn(
                 f"The bound still rose after max_iter={self.max_iter} passes; raise max_iter or tol.",
