@@ -1,4 +1,3 @@
-import os
 import threading
 import time
 
@@ -119,9 +118,21 @@ def test_dense_leaves_dense_arrays_alone():
     assert_array_equal(dense(scipy.sparse.csr_array(X)), X)
 
 
-def test_numbers_of_jobs_count_as_in_joblib(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
-    assert [n_threads(n) for n in (None, 1, 4, -1, -2, -6, -60)] == [6, 1, 4, 6, 5, 1, 1]
+def test_numbers_of_jobs_count_as_in_joblib(monkeypatch, two_blas_threads):
+    monkeypatch.setattr(chunks, "cpu_count", lambda: 6)
+    assert [n_threads(n) for n in (1, 4, -1, -2, -6, -60)] == [1, 4, 6, 5, 1, 1]
+    assert n_threads(None) == 2
+    with threadpool_limits(1):  # as joblib does in its workers
+        assert n_threads(None) == 1
+
+
+def test_sweeps_in_several_threads_share_one_limit(two_blas_threads):
+    first, second = sweep(str, 3, 1), sweep(str, 3, 1)
+    assert [next(first), next(second)] == ["0", "0"]
+    first.close()
+    assert set(blas_threads()) == {1}
+    second.close()
+    assert set(blas_threads()) == {2}
 
 
 @pytest.mark.parametrize("xp", [np, torch])

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -10,15 +11,16 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from softmargin import BayesianLinearSVC, BayesianSVC
 from softmargin.engine import Problem
+from softmargin.estimators import base
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC]
 LOSSES = ["hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"]
@@ -90,9 +92,10 @@ def test_weight_k_is_k_copies_and_weight_zero_is_none(classifier, table, rng):
     assert_allclose(weighted.loo_log_loss_, repeated.loo_log_loss_, rtol=1e-6)
 
 
-def test_weight_k_is_k_copies_when_points_are_chosen_by_kmeans_too(table, rng):
-    X, y = table
-    weight = rng.integers(0, 4, size=len(y))
+@pytest.mark.parametrize("n", [120, 5000])
+def test_weight_k_is_k_copies_when_points_are_chosen_by_kmeans_too(n, rng):
+    X = rng.normal(size=(n, 3))
+    y, weight = X[:, 0] > X[:, 1] ** 2, rng.integers(0, 4, size=n)
     settings = {"n_inducing": 15, "random_state": 0}
     weighted = BayesianSVC(**settings).fit(X, y, sample_weight=weight)
     repeated = BayesianSVC(**settings).fit(X.repeat(weight, axis=0), y.repeat(weight))
@@ -202,9 +205,56 @@ def test_progress_is_drawn_only_when_asked_for(classifier, table, capsys):
 @every_classifier
 def test_blas_threads_are_left_as_they_were(classifier, table):
     X, y = table
-    before = [library["num_threads"] for library in threadpool_info()]
-    classifier(n_jobs=2).fit(X, y).predict(X)
-    assert [library["num_threads"] for library in threadpool_info()] == before
+    with threadpool_limits(2):
+        before = [library["num_threads"] for library in threadpool_info()]
+        classifier(n_jobs=2).fit(X, y).predict(X)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda seed: classifier(random_state=seed, n_jobs=2).fit(X, y).predict(X), range(6)))
+        assert [library["num_threads"] for library in threadpool_info()] == before
+
+
+@every_classifier
+def test_single_precision_rows_meet_a_model_of_double_precision(classifier):
+    X, y = make_moons(400, noise=0.2, random_state=0)
+    model = classifier().fit(X, y)
+    assert_allclose(model.predict_proba(X.astype(np.float32)), model.predict_proba(X), atol=1e-4)
+    sparse = scipy.sparse.csr_array(X.astype(np.float32))
+    assert_allclose(model.predict_proba(sparse), model.predict_proba(X), atol=1e-4)
+
+
+@every_classifier
+def test_a_fit_that_fails_leaves_the_model_as_it_was(classifier, table, monkeypatch):
+    X, y = table
+    with pytest.raises(ValueError, match="only one class"):
+        (model := classifier()).fit(X, np.ones(len(y)))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    before = model.fit(X, y).predict_proba(X)
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "fit_logistic_link", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:50], y[:50])
+    assert_array_equal(model.predict_proba(X), before)
+
+
+@every_classifier
+def test_the_reason_to_stop_is_kept(classifier, table):
+    X, y = table
+    assert classifier().fit(X, y).stop_reason_ == "converged"
+    assert classifier(max_time=1e-9).fit(X, y).stop_reason_ == "time"
+
+
+@pytest.mark.parametrize("prior", ["ridge", "ard"])
+@pytest.mark.parametrize("loss", ["hinge", "hinge-augmented", "logistic"])
+def test_the_default_tolerance_is_near_the_optimum(prior, loss):
+    X, y = load_breast_cancer(return_X_y=True)
+    rough = BayesianLinearSVC(prior=prior, loss=loss, max_iter=1000).fit(X, y)
+    fine = BayesianLinearSVC(prior=prior, loss=loss, max_iter=3000, tol=1e-11).fit(X, y)
+    assert fine.bound_ - rough.bound_ <= 1e-5 * abs(fine.bound_)
+    assert_allclose(rough.predict_proba(X), fine.predict_proba(X), atol=0.02)
 
 
 @every_classifier

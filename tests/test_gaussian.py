@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 import contracts
 import references
 from softmargin.arrays import NotPositiveDefiniteError
-from softmargin.gaussian import from_natural, kl, sample
+from softmargin.gaussian import from_natural, kl
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_divergence_is_zero_at_the_prior_and_nowhere_else(precision):
 
 def test_draws_have_the_moments_of_the_belief():
     belief = contracts.random_belief(3)
-    draws = sample(belief.mean, belief.root, 200_000, np.random.RandomState(0))
+    draws = belief.sample(200_000, np.random.RandomState(0))
     sd = np.sqrt(belief.variances)
     # Means of 2e5 draws have a standard error of .0022 sd, covariances at most .0032 sd sd: six of them.
     assert_allclose((draws.mean(axis=0) - belief.mean) / sd, 0, atol=0.013)

@@ -7,15 +7,16 @@ the number of threads.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
+from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
 
 from .arrays import Array, namespace
@@ -73,12 +74,26 @@ def dense(X: Any) -> Array:
     return X.toarray() if scipy.sparse.issparse(X) else X
 
 
-def n_threads(n_jobs: int | None) -> int:
-    """``n_jobs`` as a count: None and -1 are all cores, -2 all but one, and so on."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if n_jobs is None:
-        return cores
-    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
+class _OneBlasThread:
+    """Holds BLAS to one thread while anybody needs it, and puts back what was there when the last one leaves.
+
+    BLAS threads are a setting of the whole process, so fits in several threads share one limit.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limit = Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._limit is not None:
+                self._limit.restore_original_limits()
 
 
 @lru_cache(maxsize=1)
@@ -87,23 +102,27 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_threads(n: int) -> Any:
-    """A context in which BLAS uses ``n`` threads.
+#: A context in which BLAS uses one thread: several spend their time waiting for each other over small matrices,
+#: and on a busy machine that is a hundred times the work.
+one_blas_thread = _OneBlasThread()
 
-    That is a setting of the whole process, so it is put back at the end.  One thread is the right number for small
-    matrices: several spend their time waiting for each other, and on a busy machine that is a hundred times the work.
-    """
-    return _blas().limit(limits=n, user_api="blas")
+
+def n_threads(n_jobs: int | None) -> int:
+    """``n_jobs`` as a count: -1 is all cores, -2 all but one; None as many as BLAS may use, so that jobs within jobs
+    do not crowd the machine."""
+    if n_jobs is None:
+        return max((library["num_threads"] for library in _blas().info() if library["user_api"] == "blas"), default=1)
+    return max(1, cpu_count() + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 
 def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Iterator[T]:
     """``function(0), function(1), ...`` in order, computed by ``n_jobs`` threads of one BLAS thread each."""
     if n_jobs == 1 or n_blocks == 1:
-        with blas_threads(1):
+        with one_blas_thread:
             yield from map(function, range(n_blocks))
         return
     waiting: deque[Future[T]] = deque()
-    with blas_threads(1), ThreadPoolExecutor(n_jobs) as pool:
+    with one_blas_thread, ThreadPoolExecutor(n_jobs) as pool:
         try:
             for index in range(n_blocks):
                 waiting.append(pool.submit(function, index))

@@ -36,6 +36,15 @@ class Belief(NamedTuple):
         shift = sd * (dh - dG @ self.mean)
         return to_numpy(xp.concat([xp.reshape(spread, (-1,)), shift]))
 
+    def moved_from(self, other: Belief) -> float:
+        """How far the mean lies from another's: squared, in units of this belief's deviations."""
+        step = self.mean - other.mean
+        return float(namespace(step).sum(step * step / self.variances))
+
+    def sample(self, n_draws: int, rng: np.random.RandomState) -> np.ndarray:
+        """Draws of the weights, one a row."""
+        return to_numpy(self.mean) + rng.standard_normal((n_draws, self.root.shape[0])) @ to_numpy(self.root)
+
     def seen_by(self, reference: Array) -> Belief:
         """The same belief in the dtype, library and place of a block of rows."""
         return self._replace(mean=like(self.mean, reference), root=like(self.root, reference))
@@ -63,8 +72,3 @@ def kl(belief: Belief, precision: Array, log_det_precision: float | Array) -> Ar
     else:
         energy = xp.sum(precision * belief.covariance) + m @ (precision @ m)
     return 0.5 * (energy - m.shape[0] - log_det_precision - belief.log_det)
-
-
-def sample(mean: np.ndarray, root: np.ndarray, n_draws: int, rng: np.random.RandomState) -> np.ndarray:
-    """Draws from ``N(mean, root.T @ root)``, one a row."""
-    return mean + rng.standard_normal((n_draws, root.shape[0])) @ root

@@ -1,7 +1,8 @@
 """Where to put inducing points.
 
 All choices work in units of each column's spread, on at most a few thousand rows, and on distinct rows with
-their total weights: a row of weight k and k copies of it lead to the same points.
+their total weights: a row of weight k and k copies of it lead to the same points (in tables too large to be
+searched for repeats, if the copies stand together).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ AUTO_POINTS = 512
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 8192, 8
 _KMEANS_STEPS = 10
+#: Tables of up to this many numbers are searched for repeated rows before points are chosen.
+_MERGED_NUMBERS = 2**22
 
 
 class Distinct(NamedTuple):
@@ -66,10 +69,15 @@ def _merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
 
 
 def _sample(X: Any, weight: np.ndarray, size: int, rng: np.random.RandomState) -> Distinct:
-    """At most ``size`` rows, drawn in proportion to weight: one from each of as many equal slices of the total."""
+    """At most ``size`` distinct rows, drawn in proportion to weight: one from each of as many slices of the total.
+
+    Tables of moderate size are first reduced to their distinct rows, in an order of their own.
+    """
+    if X.shape[0] * X.shape[1] <= _MERGED_NUMBERS:
+        X, weight = _merged(dense(X), weight)
+        if len(weight) <= size:
+            return Distinct(X, weight)
     cumulative = np.cumsum(weight)
-    if cumulative[-1] <= size or len(weight) <= size:
-        return _merged(dense(X), weight)
     draws = (np.arange(size) + rng.uniform(size=size)) / size * cumulative[-1]
     chosen = np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
     return _merged(dense(X[chosen]), np.ones(size))

@@ -23,9 +23,15 @@ from .monitor import Monitor
 from .priors import Prior
 
 #: Steps shorter than this that still do not ascend mean that rounding is all that is left.
-_SHORTEST = 2.0**-10
-#: Accepted steps in a row that must gain less than the tolerance before an ascent ends.
+_SHORTEST = 2.0**-30
+#: Accepted steps in a row that must promise less than the tolerance before an ascent ends.
 _CALM = 2
+#: Gains are not taken to shrink more slowly than this from step to step.
+_SLOWEST = 0.95
+#: Most plain steps between a rejected extrapolation and the next.
+_MOST_PENANCE = 8
+#: Earlier points are kept while they take no more than this.
+_MEMORY_BYTES = 2**29
 
 
 class Natural(NamedTuple):
@@ -52,9 +58,13 @@ class Point(NamedTuple):
         """Where a full step would go."""
         return Natural(self.stats.G, self.stats.h)
 
+    def towards_image(self, rate: float) -> Natural:
+        """Where a step of that length would go."""
+        return blend(self.natural, self.image, rate)
+
 
 class Ascent(NamedTuple):
-    """Where an ascent ended, and why: ``"converged"``, ``"passes"``, ``"time"`` or ``"interrupt"``."""
+    """Where an ascent ended, and why: converged, stalled (no step ascends any more), passes, time or interrupt."""
 
     point: Point
     reason: str
@@ -105,6 +115,9 @@ class Ascender:
     ``stats_at(belief)`` is one pass.  ``memory`` is the number of earlier points that a step may combine; 0
     leaves plain (guarded) coordinate ascent.  A likelihood without a bound is followed by damped steps
     until its mean comes to rest.
+
+    The ascent ends when what is still to be gained, reckoned from the last two gains as of a geometric series,
+    is less than ``tol`` of the objective, twice in a row.
     """
 
     def __init__(
@@ -120,69 +133,113 @@ class Ascender:
         monitor: Monitor | None = None,
     ) -> None:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
-        self._reference, self._tol, self._max_passes = reference, tol, max_passes
+        self._reference, self._max_passes = reference, max_passes
         self._memory = memory if likelihood.is_bound else 0
         self._monitor = monitor if monitor is not None else Monitor()
         self._noise = max(1e-12, 10 * precision_of(reference))
+        self._tol = max(tol, self._noise)
 
     def run(self) -> Ascent:
         """Ascends from the prior's start until calm, out of passes or time, or interrupted."""
         point = self._visit(Natural(*self._prior.start(self._reference)), None)
         self._monitor.record(point.objective, accepted=True)
-        try:
-            return self._climb(point)
-        finally:
-            self._monitor.close()
-
-    def _climb(self, point: Point) -> Ascent:
-        recent, rate, calm, last_move = [point], 1.0, 0, float("inf")
+        climb = _Climb(point, min(self._memory, _affordable_memory(point)))
+        reason = "passes"
         try:
             for _ in range(self._max_passes - 1):
                 if self._monitor.out_of_time:
-                    return Ascent(point, "time")
-                extrapolated = self._memory > 0 and len(recent) > 1
-                natural = extrapolate(recent, rate) if extrapolated else blend(point.natural, point.image, rate)
-                candidate = self._try(natural, point)
-                gain = self._gain(point, candidate)
-                accepted = candidate is not None and (not self._is_bound or gain >= -self._noise * _size(point))
-                self._monitor.record(candidate.objective if candidate else float("nan"), accepted)
-                small = abs(gain) <= self._tol * _size(point)
-                if accepted and candidate is not None:
-                    calm = calm + 1 if small else 0
-                    rate = min(1.0, 1.5 * rate) if self._is_bound or gain < last_move else max(0.1, rate / 2)
-                    point, last_move = candidate, gain
-                    recent = [*recent, point][-(self._memory + 1) :]
-                elif extrapolated:
-                    recent = [point]
-                else:
-                    calm, rate, recent = (_CALM if small else 0), rate / 2, [point]
-                if calm >= _CALM or rate < _SHORTEST:
-                    return Ascent(point, "converged")
+                    reason = "time"
+                    break
+                self._step(climb)
+                if climb.calm >= _CALM or climb.rate < _SHORTEST:
+                    reason = "converged" if climb.calm >= _CALM else "stalled"
+                    break
         except KeyboardInterrupt:
-            return Ascent(point, "interrupt")
-        return Ascent(point, "passes")
+            reason = "interrupt"
+        finally:
+            self._monitor.close()
+        return Ascent(climb.best if self._is_bound else climb.point, reason)
 
-    def _visit(self, natural: Natural, before: Belief | None) -> Point:
+    def _step(self, climb: _Climb) -> None:
+        """One pass: propose, visit, accept or reject."""
+        point, extrapolated = climb.point, climb.may_extrapolate
+        natural = extrapolate(climb.recent, climb.rate) if extrapolated else point.towards_image(climb.rate)
+        candidate = self._try(natural, point, climb.rate)
+        if candidate is None:
+            self._monitor.record(float("nan"), accepted=False)
+            climb.reject(extrapolated)
+            return
+        gain = candidate.objective - point.objective if self._is_bound else candidate.belief.moved_from(point.belief)
+        accepted = not self._is_bound or gain >= -self._noise * _size(point)
+        self._monitor.record(candidate.objective, accepted)
+        if accepted:
+            climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
+            climb.calm = climb.calm + 1 if climb.to_come <= self._tol * _size(point) else 0
+        else:
+            climb.reject(extrapolated)
+
+    def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0) -> Point:
         belief = self._prior.update(*natural, before)
+        if before is not None and belief.hyper is not None and rate < 1:  # a short step is short in everything
+            hyper = combined(before.hyper, rate, combined(belief.hyper, -1, before.hyper))
+            belief = self._prior.given(*natural, hyper)
         stats = self._stats_at(belief)
         return Point(natural, belief, stats, objective(stats, self._prior, belief))
 
-    def _try(self, natural: Natural, point: Point) -> Point | None:
+    def _try(self, natural: Natural, point: Point, rate: float) -> Point | None:
         """The point at ``natural``, or None where that is no belief."""
         try:
-            candidate = self._visit(natural, point.belief)
+            candidate = self._visit(natural, point.belief, rate)
         except NotPositiveDefiniteError:
             return None
         return candidate if np.isfinite(candidate.objective) else None
 
-    def _gain(self, point: Point, candidate: Point | None) -> float:
-        """What the step gained; without a bound, how far the mean moved in units of the rows' precision."""
-        if candidate is None:
-            return -float("inf")
-        if self._is_bound:
-            return candidate.objective - point.objective
-        step = candidate.belief.mean - point.belief.mean
-        return float(step @ (candidate.natural.G @ step))
+
+class _Climb:
+    """Where an ascent stands: the points it may combine, the length of its steps, and how calm it has become."""
+
+    def __init__(self, start: Point, memory: int) -> None:
+        self.point = self.best = start
+        self.recent = [start]
+        self.rate, self.calm, self.to_come = 1.0, 0, float("inf")
+        self._memory, self._gain = memory, float("inf")
+        self._plain_steps_due, self._penance = 0, 1
+
+    @property
+    def may_extrapolate(self) -> bool:
+        return self._memory > 0 and len(self.recent) > 1 and self._plain_steps_due == 0
+
+    def accept(self, candidate: Point, gain: float, extrapolated: bool, ascending: bool) -> None:
+        self.to_come = _still_to_come(gain, self._gain, self.rate)
+        if ascending or gain < self._gain:
+            self.rate = min(1.0, 2 * self.rate)
+        else:
+            self.rate = max(0.1, self.rate / 2)
+        self.point, self._gain = candidate, gain
+        self.best = max(self.best, candidate, key=lambda point: point.objective)
+        self.recent = [*self.recent, candidate][-(self._memory + 1) :]
+        self._plain_steps_due = max(0, self._plain_steps_due - 1)
+        if extrapolated:
+            self._penance = 1
+
+    def reject(self, extrapolated: bool) -> None:
+        self.calm, self.recent = 0, [self.point]
+        if extrapolated:  # each time in a row it takes twice as many plain steps to try again
+            self._plain_steps_due, self._penance = self._penance, min(2 * self._penance, _MOST_PENANCE)
+        else:
+            self.rate /= 2
+
+
+def _still_to_come(gain: float, before: float, rate: float) -> float:
+    """What a geometric series of gains has yet to bring, a shortened step counting as a full one."""
+    gain = abs(gain)
+    ratio = min(gain / max(abs(before), 1e-300), _SLOWEST)
+    return max(gain, gain * ratio / (1 - ratio)) / rate
+
+
+def _affordable_memory(point: Point) -> int:
+    """How many earlier points fit in memory: each holds two matrices."""
+    return int(_MEMORY_BYTES // (16 * max(1, point.stats.h.shape[0]) ** 2))
 
 
 def _size(point: Point) -> float:

@@ -128,6 +128,12 @@ def check_labels(X: Any, y: Any) -> np.ndarray:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
+    if y.dtype.kind == "O" and len({type(label) for label in y}) > 1:
+        kinds = sorted({type(label).__name__ for label in y})
+        raise ValueError(
+            f"The labels in y are of several types ({', '.join(kinds)}) and cannot be put in order. "
+            f"Drop rows without a label, and write the others in one way."
+        )
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError("Input y contains NaN or infinity; drop the rows without a label.")
     check_classification_targets(y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -12,13 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .. import gaussian
 from ..arrays import to_numpy
-from ..chunks import Table, blas_threads, dense, gather_rows, n_threads, rows_in_block, sweep
+from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
 from ..engine import Problem
+from ..gaussian import Belief
 from ..likelihoods import LOSSES
-from ..links import LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
-from ..loo import left_out
+from ..links import Link, LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
+from ..loo import LeftOut, left_out
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
 from ..rows import Latent, Rows
@@ -36,8 +36,17 @@ from ..validation import (
 )
 
 LINKS = ("loo", "probit", "logistic")
-#: Weights from which on several threads factor a matrix sooner than one.
-_MANY_WEIGHTS = 1024
+
+
+class Found(NamedTuple):
+    """All that a fit finds."""
+
+    classes: np.ndarray
+    problem: Problem
+    ascent: Ascent
+    monitor: Monitor
+    link: Link
+    loo_log_loss: float | None
 
 
 class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -72,26 +81,31 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         self._check_parameters()
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
-        X, signs, weight, unit = self._check_data(X, y, sample_weight)
-        jobs = n_threads(self.n_jobs)
-        with blas_threads(1):
-            rows, prior = self._parts(X, weight, check_random_state(self.random_state))
-        problem = Problem(Table.of(X, signs, weight, rows.n_weights), rows, LOSSES[self.loss], prior, jobs)
-        with blas_threads(jobs if rows.n_weights >= _MANY_WEIGHTS else 1):
+        X, y, sample_weight, classes, unit = self._check_data(X, y, sample_weight)
+        with one_blas_thread:
+            rows, prior = self._parts(X, sample_weight, check_random_state(self.random_state))
+            table = Table.of(X, y, sample_weight, rows.n_weights)
+            problem = Problem(table, rows, LOSSES[self.loss], prior, self._threads())
             ascent = ascend(problem, tol=self.tol, max_passes=self.max_iter, monitor=monitor)
-            self._keep(problem, unit, ascent, monitor)
+            link, loo_log_loss = self._fit_link(problem, ascent.point.belief, unit)
+        # Nothing is stored before everything is found: a fit that fails leaves the model as it was.
+        self._keep(Found(classes, problem, ascent, monitor, link, loo_log_loss))
+        self._warn(ascent.reason)
         return self
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, labels as -1 and +1, weights, and the weight of one copy of each row; rows of weight zero are gone."""
+    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
+        """Rows, labels as -1 and +1, weights, the classes, the weight of one copy of each row; rows of weight 0 go."""
         X = check_rows(self, X, reset=True)
         y = check_labels(X, y)
         copies = check_weights(sample_weight, X.shape[0])
         factor = class_weights(self.class_weight, y, copies)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
-        self.classes_, signs = two_classes(y, weight)
-        seen = weight > 0
-        return (X, signs, weight, unit) if seen.all() else (X[seen], signs[seen], weight[seen], unit[seen])
+        classes, signs = two_classes(y, weight)
+        seen = slice(None) if np.all(weight > 0) else weight > 0
+        return X[seen], signs[seen], weight[seen], classes, unit[seen]
+
+    def _threads(self) -> int:
+        return n_threads(self.n_jobs)
 
     def _check_parameters(self) -> None:
         one_of("loss", self.loss, LOSSES)
@@ -105,30 +119,45 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[Rows, Prior]:
         """The rows and the prior of this model."""
 
-    def _keep(self, problem: Problem, unit: np.ndarray, ascent: Ascent, monitor: Monitor) -> None:
-        """Stores what was found, fits the link, and says so if the ascent was cut short."""
+    def _fit_link(self, problem: Problem, belief: Belief, unit: np.ndarray) -> tuple[Link, float | None]:
+        """The link, and the leave-one-out log loss where it is the link's business to know it."""
+        if self.link != "loo":
+            return (ProbitLink() if self.link == "probit" else LogisticLink()), None
+        without = LeftOut(*map(to_numpy, left_out(problem, belief, unit)))
+        y, counted = to_numpy(problem.table.y), to_numpy(problem.table.weight) * without.usable
+        link = fit_logistic_link(without.mu, without.v, y, counted)
+        losses = np.logaddexp(0, -y * link.score(without.mu, without.v))
+        return link, float(counted @ losses / counted.sum()) if counted.any() else float("nan")
+
+    def _keep(self, found: Found) -> None:
+        """Stores what was found."""
+        problem, ascent = found.problem, found.ascent
+        self.classes_ = found.classes
         self.rows_, self.belief_ = problem.rows, ascent.point.belief
-        self.bound_ = ascent.point.objective
-        self.history_, self.n_iter_ = monitor.history, len(monitor.history)
-        self._fit_link(problem, unit)
-        if ascent.reason == "interrupt":
+        self._seen_belief, self._dtype = problem.prior.effective(self.belief_), problem.table.reference.dtype
+        self.bound_, self.stop_reason_ = ascent.point.objective, ascent.reason
+        self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
+        self.link_ = found.link
+        if found.loo_log_loss is not None:
+            self.loo_log_loss_ = found.loo_log_loss
+
+    def _warn(self, reason: str) -> None:
+        """Says so if the ascent was cut short."""
+        if reason == "interrupt":
             warnings.warn("Interrupted: the model is the best one found so far.", InterruptedFitWarning, stacklevel=3)
-        if ascent.reason == "passes":
+        if reason == "stalled":
             warnings.warn(
-                f"The bound still rose after max_iter={self.max_iter} passes; raise max_iter or tol.",
+                "No step raises the bound any more, though it is not at rest.", ConvergenceWarning, stacklevel=3
+            )
+        if reason == "passes":
+            warnings.warn(
+                f"The bound was still to rise after max_iter={self.max_iter} passes; raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
-    def _fit_link(self, problem: Problem, unit: np.ndarray) -> None:
-        if self.link != "loo":
-            self.link_ = ProbitLink() if self.link == "probit" else LogisticLink()
-            return
-        y, without = problem.table.y, left_out(problem, self.belief_, unit)
-        counted = problem.table.weight * without.usable
-        self.link_ = fit_logistic_link(without.mu, without.v, y, counted)
-        losses = np.logaddexp(0, -y * self.link_.score(without.mu, without.v))
-        self.loo_log_loss_ = float(counted @ losses / counted.sum()) if counted.any() else float("nan")
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "link_")
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link."""
@@ -145,8 +174,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         positive_integer("n_samples", n_samples)
         rng = check_random_state(random_state)
         X = dense(check_rows(self, X, reset=False)).astype(np.float64, copy=False)
-        weights = gaussian.sample(self.belief_.mean, self.belief_.root, n_samples, rng)
-        draws = self.rows_.lift(X).phi @ weights.T
+        draws = self.rows_.lift(X).phi @ self._seen_belief.sample(n_samples, rng).T
         root = self.rows_.leftover_root(X)
         return draws if root is None else draws + root @ rng.standard_normal((root.shape[1], n_samples))
 
@@ -167,14 +195,16 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _latent(self, X: Any) -> Latent:
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        size = rows_in_block(max(X.shape[1], self.rows_.n_weights))
-        belief = self.belief_.seen_by(dense(X[:1]))
+        # Rows narrower than those of the fit are widened: its factors were found for that precision.
+        dtype = np.result_type(X.dtype, self._dtype)
+        size = rows_in_block(max(X.shape[1], self.rows_.n_weights), dtype.itemsize)
+        belief = self._seen_belief.seen_by(np.empty(0, dtype=dtype))
 
         def one_block(index: int) -> Latent:
-            features = self.rows_.lift(dense(X[index * size : (index + 1) * size]))
-            return Latent(*(to_numpy(part) for part in features.moments(belief)))
+            block = dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False)
+            return self.rows_.lift(block).moments(belief)
 
-        return Latent(*gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs))))
+        return Latent(*gather_rows(sweep(one_block, -(-X.shape[0] // size), self._threads())))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,13 +8,10 @@ import numpy as np
 
 from ..arrays import NotPositiveDefiniteError, cholesky, to_numpy
 from ..columns import describe
-from ..engine import Problem
-from ..monitor import Monitor
 from ..priors import Ridge, VarianceComponents
 from ..rows import LinearRows
-from ..steps import Ascent
 from ..validation import one_of, positive_number
-from .base import BayesianClassifier
+from .base import BayesianClassifier, Found
 
 PRIORS = ("ridge", "ard")
 #: Shape of the prior of an inferred variance: in general, and as published with the augmented bound.
@@ -130,8 +127,8 @@ class BayesianLinearSVC(BayesianClassifier):
             return Ridge(np.append(precision, 1 / _INTERCEPT_VARIANCE))
         return Ridge(np.block([[precision, np.zeros((n_columns, 1))], [np.zeros(n_columns), 1 / _INTERCEPT_VARIANCE]]))
 
-    def _keep(self, problem: Problem, unit: np.ndarray, ascent: Ascent, monitor: Monitor) -> None:
-        super()._keep(problem, unit, ascent, monitor)
+    def _keep(self, found: Found) -> None:
+        super()._keep(found)
         belief, rows = self.belief_, self.rows_
         assert isinstance(rows, LinearRows)
         coef, intercept = rows.to_user_units(belief.mean)

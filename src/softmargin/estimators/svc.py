@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ..chunks import dense
 from ..columns import Columns, describe
 from ..inducing import choose_points, distinct_rows
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
 from ..priors import Ridge
 from ..rows import InducingRows
 from ..validation import check_rows, one_of, positive_integer
-from .base import BayesianClassifier
+from .base import BayesianClassifier, Found
 
 INFERENCES = ("cavi", "batch")
 KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
@@ -123,16 +124,22 @@ class BayesianSVC(BayesianClassifier):
         positive_integer("n_inducing", self.n_inducing, words=("auto",))
         if isinstance(self.inducing, str):
             one_of("inducing", self.inducing, PLACEMENTS)
+        elif self.inference == "batch":
+            raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
         self._kernel_as_given()
 
     def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[InducingRows, Ridge]:
         columns = describe(X, weight)
         # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
-        self.kernel_ = self._kernel_as_given().with_length_scale(tuple(length_scale))
-        self.inducing_points_ = self._points(X, weight, columns, rng)
-        rows = InducingRows.at(self.kernel_, self.inducing_points_)
+        kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
+        rows = InducingRows.at(kernel, self._points(X, weight, columns, rng))
         return rows, Ridge.isotropic(rows.n_weights)
+
+    def _keep(self, found: Found) -> None:
+        super()._keep(found)
+        assert isinstance(self.rows_, InducingRows)
+        self.kernel_, self.inducing_points_ = self.rows_.kernel, self.rows_.points
 
     def _kernel_as_given(self) -> Kernel:
         if not isinstance(self.kernel, str):
@@ -156,4 +163,4 @@ class BayesianSVC(BayesianClassifier):
                 f"inducing must be one of {', '.join(map(repr, PLACEMENTS))}, or points of shape (n_points, "
                 f"{X.shape[1]}) to match X; got an array of shape {points.shape}."
             )
-        return np.unique(check_rows(self, points, reset=False).astype(X.dtype), axis=0)
+        return np.unique(dense(check_rows(self, self.inducing, reset=False)).astype(X.dtype), axis=0)

@@ -11,7 +11,7 @@ __all__ = ["Prior", "Ridge", "VarianceComponents"]
 
 
 class Prior(Protocol):
-    """A prior of the weights, and of whatever it infers along with them (``belief.hyper``)."""
+    """A prior of the weights, and of what it infers along with them: ``belief.hyper``, a tuple of arrays, or None."""
 
     def start(self, reference: Array) -> tuple[Any, Array]:
         """Natural parameters ``(G, h)`` to begin from, in the library and place of ``reference``."""
