@@ -179,10 +179,13 @@ class Ascender:
             climb.reject(extrapolated)
 
     def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0) -> Point:
-        belief = self._prior.update(*natural, before)
-        if before is not None and belief.hyper is not None and rate < 1:  # a short step is short in everything
-            hyper = combined(before.hyper, rate, combined(belief.hyper, -1, before.hyper))
-            belief = self._prior.given(*natural, hyper)
+        if before is None or rate == 1:
+            belief = self._prior.update(*natural, before)
+        else:
+            # A shortened step must ascend if it is short enough: the weights first, then all else given them.
+            belief = self._prior.given(*natural, before.hyper)
+            G, belief = self._prior.settled(natural.G, belief)
+            natural = natural._replace(G=G)
         stats = self._stats_at(belief)
         return Point(natural, belief, stats, objective(stats, self._prior, belief))
 

@@ -25,6 +25,10 @@ class Prior(Protocol):
         """The belief about the weights that the sums imply, with everything else as it is."""
         ...
 
+    def settled(self, G: Any, belief: Belief) -> tuple[Any, Belief]:
+        """The same belief about the weights with everything else inferred from it, and the ``G`` that it now implies."""
+        ...
+
     def effective(self, belief: Belief) -> Belief:
         """The moments of the weights as the rows see them."""
         ...

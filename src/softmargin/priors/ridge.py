@@ -33,6 +33,9 @@ class Ridge(NamedTuple):
     def given(self, G: Array, h: Array, hyper: Any = None) -> Belief:
         return from_natural(plus(G, self.precision), h)
 
+    def settled(self, G: Array, belief: Belief) -> tuple[Array, Belief]:
+        return G, belief
+
     def effective(self, belief: Belief) -> Belief:
         return belief
 

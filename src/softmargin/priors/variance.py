@@ -73,6 +73,11 @@ class VarianceComponents(NamedTuple):
     def given(self, G: Array, h: Array, hyper: InverseGamma) -> Belief:
         return from_natural(plus(G, self._spread(hyper.mean_precision)), h, hyper)
 
+    def settled(self, G: Array, belief: Belief) -> tuple[Array, Belief]:
+        hyper = self._infer(belief)
+        lost = self._spread(belief.hyper.mean_precision) - self._spread(hyper.mean_precision)
+        return plus(G, lost), belief._replace(hyper=hyper)
+
     def effective(self, belief: Belief) -> Belief:
         return belief
 
