@@ -10,7 +10,8 @@ mean answers to a slope,
 For the exact hinge and for quadrature :math:`k = w`, so that the belief itself holds all that is needed, and
 :math:`\mu_{-i} = (\mu - a b) / (1 - w a)`: the row's Gaussian site divided out.  The bounds of Jaakkola
 and Jordan and of the augmented hinge bend less than their sites (:math:`k < w`), and pay
-one more pass for their response.
+one more pass for their response.  Whatever a prior infers beside the weights (variances) is held as it is: where one
+row decides it, as in a table that is separable but for that row, its absence is not fully foretold.
 """
 
 from __future__ import annotations

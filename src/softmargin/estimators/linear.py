@@ -14,8 +14,8 @@ from ..validation import one_of, positive_number
 from .base import BayesianClassifier, Found
 
 PRIORS = ("ridge", "ard")
-#: Shape of the prior of an inferred variance: in general, and as published with the augmented bound.
-_SHAPE, _PUBLISHED_SHAPE = 0.5, 0.01
+#: Shape and rate of the prior of an inferred variance: in general, and as published with the augmented bound.
+_VARIANCE_PRIOR, _PUBLISHED_VARIANCE_PRIOR = (2.0, 0.2), (0.01, 0.01)
 #: Prior variance of the intercept, in effect flat (Luts 2014).
 _INTERCEPT_VARIANCE = 1e8
 
@@ -35,10 +35,11 @@ class BayesianLinearSVC(BayesianClassifier):
         ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
         prior; numbers are the coefficients' prior variance, variances or covariance themselves.
         The penalty ``alpha`` of the papers is a quarter of the inverse variance.
-    shape, rate : float
-        Of the inverse gamma prior of an inferred variance.  By default the shape is the 0.01 of Luts and Ormerod for
-        their own model, and 0.5 (the tail of a half-Cauchy) otherwise: with less, the variance of a table that a
-        plane separates grows without end.
+    shape, rate : float, optional
+        Of the inverse gamma prior of an inferred variance.  By default 2 and 0.2, a variance of about a fifth with a
+        heavy tail, in units of the columns' spread; for the model of Luts and Ormerod (``loss="hinge-augmented"``,
+        ``prior="ridge"``) the 0.01 and 0.01 of their paper.  With a prior as vague as theirs the exact losses let the
+        variance of a table that a plane separates grow almost without end.
     fit_intercept : bool
         Whether to add an intercept, unpenalised.
     standardize : bool
@@ -71,7 +72,7 @@ class BayesianLinearSVC(BayesianClassifier):
         loss: str = "hinge",
         prior: Any = "ridge",
         shape: float | None = None,
-        rate: float = 0.01,
+        rate: float | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         link: str = "loo",
@@ -103,7 +104,7 @@ class BayesianLinearSVC(BayesianClassifier):
         if isinstance(self.prior, str):
             one_of("prior", self.prior, PRIORS)
         positive_number("shape", self.shape, none=True)
-        positive_number("rate", self.rate)
+        positive_number("rate", self.rate, none=True)
 
     def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[LinearRows, Any]:
         columns = describe(X, weight)
@@ -117,9 +118,10 @@ class BayesianLinearSVC(BayesianClassifier):
             group = np.arange(n_columns) if self.prior == "ard" else np.zeros(n_columns, dtype=int)
             group = np.append(group, -1) if self.fit_intercept else group
             published = self.loss == "hinge-augmented" and self.prior == "ridge"
-            usual = _PUBLISHED_SHAPE if published else _SHAPE
-            shape = usual if self.shape is None else self.shape
-            return VarianceComponents(group, shape, self.rate, 1 / _INTERCEPT_VARIANCE)
+            shape, rate = _PUBLISHED_VARIANCE_PRIOR if published else _VARIANCE_PRIOR
+            shape = shape if self.shape is None else self.shape
+            rate = rate if self.rate is None else self.rate
+            return VarianceComponents(group, shape, rate, 1 / _INTERCEPT_VARIANCE)
         precision = _precision(self.prior, n_columns)
         if not self.fit_intercept:
             return Ridge(precision)

@@ -26,7 +26,7 @@ class Prior(Protocol):
         ...
 
     def settled(self, G: Any, belief: Belief) -> tuple[Any, Belief]:
-        """The same belief about the weights with everything else inferred from it, and the ``G`` that it now implies."""
+        """The same belief about the weights, all else inferred from it, and the ``G`` that it now implies."""
         ...
 
     def effective(self, belief: Belief) -> Belief:
