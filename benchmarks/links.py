@@ -18,6 +18,7 @@ the mean of at most .02 on every set for the exact hinge at unit variance.  The 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import brier_score_loss, log_loss
@@ -103,18 +104,23 @@ def refit_differences(X: np.ndarray, y: np.ndarray, loss: str, kernel: Kernel, n
     return float(rms[0]), float(rms[1])
 
 
-def refit_table(folder: Path | None, quick: bool) -> dict[str, float]:
+def refit_table(folder: Path | None, quick: bool) -> dict[str, Any]:
     """Prints the second table; returns the largest root mean square of the exact hinge's mean for either kernel."""
     cases = [("hinge", "unit"), ("hinge", "default"), ("hinge-augmented", "unit"), ("logistic", "unit")]
-    rows, means = [], []
-    for name in REFIT_SETS[:1] if quick else REFIT_SETS:
+    rows, means, names = [], [], REFIT_SETS[:1] if quick else REFIT_SETS
+    for name in names:
         X, y = load(folder, name)
         cells = [refit_differences(X, y, loss, KERNELS[kernel], 5 if quick else REFITS) for loss, kernel in cases]
         rows.append([name, len(y), *(f"{mu:.4f} / {sd:.4f}" for mu, sd in cells)])
         means.append([mu for mu, _ in cells])
     print_table(["set", "rows", *(f"{loss}, {kernel}: mean / sd" for loss, kernel in cases)], rows)
     worst = np.max(means, axis=0)
-    return {"unit variance": round(float(worst[0]), 4), "default kernel": round(float(worst[1]), 4)}
+    above = [name for name, of_set in zip(names, means, strict=True) if of_set[1] > RMS_TARGET]
+    return {
+        "unit variance": round(float(worst[0]), 4),
+        "default kernel": round(float(worst[1]), 4),
+        "default kernel above target on": above,
+    }
 
 
 def main() -> None:

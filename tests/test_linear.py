@@ -37,6 +37,13 @@ def test_standard_deviations_are_those_of_draws(table):
     assert_allclose((draws[1:] - draws[0]).std(axis=1), model.coef_std_[0], rtol=0.02)
 
 
+def test_the_published_bound_is_surer_of_itself_than_the_exact_loss(table):
+    """The README says so: its variances are too small."""
+    X, y = table
+    augmented, exact = (BayesianLinearSVC(loss=loss, prior=1.0).fit(X, y) for loss in ("hinge-augmented", "hinge"))
+    assert np.all(augmented.coef_std_ < 0.8 * exact.coef_std_)
+
+
 def test_no_intercept_means_a_plane_through_zero(table):
     X, y = table
     model = BayesianLinearSVC(fit_intercept=False).fit(X, y)

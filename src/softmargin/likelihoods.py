@@ -8,7 +8,8 @@ A likelihood is one function, ``sites(y, mu, v)``.  For ``f ~ N(mu, v)`` it retu
 
 All of these are finite at ``v = 0``.  A likelihood also says of itself
 
-* ``is_bound``: ``l`` never exceeds the expected log-likelihood, so the objective can be watched;
+* ``is_bound``: ``l`` is the expected log-likelihood or lies below it (up to the error of a quadrature rule), and
+  ``w`` and ``b`` come from its slopes, so that there is an objective to watch and to guard;
 * ``needs_guard``: a full step may overshoot and must be checked against the objective;
 * ``two_moment``: ``l`` uses nothing of ``f`` but its first two moments, so that the bound
   holds for latent values that are not Gaussian;

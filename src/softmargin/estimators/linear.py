@@ -14,8 +14,8 @@ from ..validation import one_of, positive_number
 from .base import BayesianClassifier, Found
 
 PRIORS = ("ridge", "ard")
-#: Shape and rate of the prior of an inferred variance: in general, and as published with the augmented bound.
-_VARIANCE_PRIOR, _PUBLISHED_VARIANCE_PRIOR = (2.0, 0.2), (0.01, 0.01)
+#: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
+_VARIANCE_PRIORS, _PUBLISHED_VARIANCE_PRIOR = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2)}, (0.01, 0.01)
 #: Prior variance of the intercept, in effect flat (Luts 2014).
 _INTERCEPT_VARIANCE = 1e8
 
@@ -36,10 +36,10 @@ class BayesianLinearSVC(BayesianClassifier):
         prior; numbers are the coefficients' prior variance, variances or covariance themselves.
         The penalty ``alpha`` of the papers is a quarter of the inverse variance.
     shape, rate : float, optional
-        Of the inverse gamma prior of an inferred variance.  By default 2 and 0.2, a variance of about a fifth with a
-        heavy tail, in units of the columns' spread; for the model of Luts and Ormerod (``loss="hinge-augmented"``,
-        ``prior="ridge"``) the 0.01 and 0.01 of their paper.  With a prior as vague as theirs the exact losses let the
-        variance of a table that a plane separates grow almost without end.
+        Of the inverse gamma prior of an inferred variance.  By default 5 and 1 (``"ridge"``) or 2 and 0.2
+        (``"ard"``), a variance of about a fifth in units of the columns' spread; for the model of Luts and Ormerod
+        (``"ridge"`` with ``loss="hinge-augmented"``) the 0.01 and 0.01 of their paper.  With a prior as vague as theirs
+        the exact losses let the variance of a table that a plane separates grow almost without end.
     fit_intercept : bool
         Whether to add an intercept, unpenalised.
     standardize : bool
@@ -53,7 +53,7 @@ class BayesianLinearSVC(BayesianClassifier):
     coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations
     intercept_, intercept_std_ : arrays of shape (1,)
     prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior
-    bound_, history_, n_iter_, link_, loo_log_loss_, rows_, belief_
+    bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, rows_, belief_
         As in `BayesianSVC`.
 
     Examples
@@ -118,7 +118,7 @@ class BayesianLinearSVC(BayesianClassifier):
             group = np.arange(n_columns) if self.prior == "ard" else np.zeros(n_columns, dtype=int)
             group = np.append(group, -1) if self.fit_intercept else group
             published = self.loss == "hinge-augmented" and self.prior == "ridge"
-            shape, rate = _PUBLISHED_VARIANCE_PRIOR if published else _VARIANCE_PRIOR
+            shape, rate = _PUBLISHED_VARIANCE_PRIOR if published else _VARIANCE_PRIORS[self.prior]
             shape = shape if self.shape is None else self.shape
             rate = rate if self.rate is None else self.rate
             return VarianceComponents(group, shape, rate, 1 / _INTERCEPT_VARIANCE)

@@ -18,7 +18,7 @@ from .base import BayesianClassifier, Found
 INFERENCES = ("cavi", "batch")
 KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
 PLACEMENTS = ("kmeans", "random", "mixture")
-#: Prior variances of the named kernels: of the function, and of an offset shared by all rows.
+#: Prior variances of the named kernels: of the function (benchmarks/defaults.py), and of an offset shared by all rows.
 _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 
 
@@ -68,9 +68,11 @@ class BayesianSVC(BayesianClassifier):
     classes_ : array of the two classes
     kernel_ : the kernel with every parameter filled in
     inducing_points_ : array of shape (n_points, n_columns)
+    jitter_ : float, what the covariance of the points needed on its diagonal to be factored
     bound_ : float, the objective: the lower bound of the (pseudo-)likelihood less the divergence from the prior
     history_ : list of a dict for each pass
     n_iter_ : int, the passes over the data
+    stop_reason_ : {"converged", "passes", "time", "interrupt", "stalled"}, why the ascent ended
     link_ : the fitted link
     loo_log_loss_ : float, the leave-one-out log loss on the training rows (``link="loo"`` only)
     rows_, belief_ : the features and the posterior of their weights
@@ -139,7 +141,7 @@ class BayesianSVC(BayesianClassifier):
     def _keep(self, found: Found) -> None:
         super()._keep(found)
         assert isinstance(self.rows_, InducingRows)
-        self.kernel_, self.inducing_points_ = self.rows_.kernel, self.rows_.points
+        self.kernel_, self.inducing_points_, self.jitter_ = self.rows_.kernel, self.rows_.points, self.rows_.jitter
 
     def _kernel_as_given(self) -> Kernel:
         if not isinstance(self.kernel, str):
