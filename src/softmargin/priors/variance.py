@@ -12,7 +12,7 @@ from ..gaussian import Belief, from_natural, kl
 from .ridge import in_place_of, plus, start_from_precision
 
 #: Updates of the variances inside one update of the weights: they cost no pass over the data.
-_INNER_UPDATES = 10
+_INNER_UPDATES = 5
 _INNER_TOLERANCE = 1e-5
 
 
