@@ -241,6 +241,16 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(classifier, table, monkeypa
 
 
 @every_classifier
+def test_blocks_are_spread_over_as_many_threads_as_blas_may_use(classifier, table, monkeypatch):
+    jobs = []
+    monkeypatch.setattr(base, "Problem", lambda *parts: jobs.append(parts[-1]) or Problem(*parts))
+    for n in (1, 2):
+        with threadpool_limits(n):
+            classifier().fit(*table)
+    assert jobs == [1, 2]
+
+
+@every_classifier
 def test_the_reason_to_stop_is_kept(classifier, table):
     X, y = table
     assert classifier().fit(X, y).stop_reason_ == "converged"

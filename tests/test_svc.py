@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_breast_cancer, make_moons
@@ -70,6 +71,19 @@ def test_given_points_are_used_as_they_are(moons):
     X, y = moons
     model = BayesianSVC(inducing=X[:9], random_state=0).fit(X, y)
     assert_array_equal(model.inducing_points_, np.unique(X[:9], axis=0))
+
+
+def test_given_points_may_be_a_frame_whose_columns_are_checked(moons):
+    X, y = moons
+    frame = pd.DataFrame(X, columns=["east", "north"])
+    expected = BayesianSVC(inducing=X[:9]).fit(frame, y).inducing_points_
+    assert_array_equal(BayesianSVC(inducing=frame.iloc[:9]).fit(frame, y).inducing_points_, expected)
+    with pytest.raises(ValueError, match="feature names"):
+        BayesianSVC(inducing=frame.iloc[:9, ::-1]).fit(frame, y)
+    with pytest.raises(ValueError, match="finite"):
+        BayesianSVC(inducing=np.full((3, 2), np.nan)).fit(X, y)
+    with pytest.raises(ValueError, match="'batch' has its points at the rows"):
+        BayesianSVC(inducing=X[:9], inference="batch").fit(X, y)
 
 
 def test_points_of_repeated_rows_are_distinct():

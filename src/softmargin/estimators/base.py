@@ -82,10 +82,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._check_parameters()
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
         X, y, sample_weight, classes, unit = self._check_data(X, y, sample_weight)
+        jobs = n_threads(self.n_jobs)
         with one_blas_thread:
             rows, prior = self._parts(X, sample_weight, check_random_state(self.random_state))
             table = Table.of(X, y, sample_weight, rows.n_weights)
-            problem = Problem(table, rows, LOSSES[self.loss], prior, self._threads())
+            problem = Problem(table, rows, LOSSES[self.loss], prior, jobs)
             ascent = ascend(problem, tol=self.tol, max_passes=self.max_iter, monitor=monitor)
             link, loo_log_loss = self._fit_link(problem, ascent.point.belief, unit)
         # Nothing is stored before everything is found: a fit that fails leaves the model as it was.
@@ -103,9 +104,6 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         classes, signs = two_classes(y, weight)
         seen = slice(None) if np.all(weight > 0) else weight > 0
         return X[seen], signs[seen], weight[seen], classes, unit[seen]
-
-    def _threads(self) -> int:
-        return n_threads(self.n_jobs)
 
     def _check_parameters(self) -> None:
         one_of("loss", self.loss, LOSSES)
@@ -137,9 +135,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self._seen_belief, self._dtype = problem.prior.effective(self.belief_), problem.table.reference.dtype
         self.bound_, self.stop_reason_ = ascent.point.objective, ascent.reason
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
-        self.link_ = found.link
-        if found.loo_log_loss is not None:
-            self.loo_log_loss_ = found.loo_log_loss
+        self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
 
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""
@@ -204,7 +200,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             block = dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False)
             return self.rows_.lift(block).moments(belief)
 
-        return Latent(*gather_rows(sweep(one_block, -(-X.shape[0] // size), self._threads())))
+        return Latent(*gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs))))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..chunks import dense
 from ..columns import Columns, describe
 from ..inducing import choose_points, distinct_rows
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
@@ -51,7 +50,7 @@ class BayesianSVC(BayesianClassifier):
     class_weight : dict, "balanced" or None
         Factors of the rows' weights.  They change the population that probabilities refer to.
     tol : float
-        The ascent ends when the bound gains less than this share of itself, twice in a row.
+        The ascent ends when the bound has less than this share of itself still to gain, by the look of its last steps.
     max_iter : int
         Most passes over the data.
     max_time : float, optional
@@ -74,7 +73,7 @@ class BayesianSVC(BayesianClassifier):
     n_iter_ : int, the passes over the data
     stop_reason_ : {"converged", "passes", "time", "interrupt", "stalled"}, why the ascent ended
     link_ : the fitted link
-    loo_log_loss_ : float, the leave-one-out log loss on the training rows (``link="loo"`` only)
+    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``
     rows_, belief_ : the features and the posterior of their weights
 
     Examples
@@ -159,10 +158,13 @@ class BayesianSVC(BayesianClassifier):
         return choose_points(X, weight, columns, self.n_inducing, self.inducing, rng)
 
     def _given_points(self, X: Any) -> np.ndarray:
-        points = np.asarray(self.inducing)
+        frame = hasattr(self.inducing, "columns")
+        points = check_rows(self, self.inducing, reset=False) if frame else np.asarray(self.inducing)
         if points.ndim != 2 or points.shape[1] != X.shape[1] or len(points) == 0:
             raise ValueError(
                 f"inducing must be one of {', '.join(map(repr, PLACEMENTS))}, or points of shape (n_points, "
                 f"{X.shape[1]}) to match X; got an array of shape {points.shape}."
             )
-        return np.unique(dense(check_rows(self, self.inducing, reset=False)).astype(X.dtype), axis=0)
+        if not np.isfinite(points).all():
+            raise ValueError("The points in inducing must be finite numbers.")
+        return np.unique(points.astype(X.dtype), axis=0)
