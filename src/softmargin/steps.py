@@ -11,6 +11,7 @@ accepted candidate is the next pass, and only a rejected one is lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,13 +84,13 @@ def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
     :math:`\theta` and of the :math:`g`, and step from the first towards the second.
     """
     last = points[-1]
-    residuals = np.stack([last.belief.felt(*combined(point.image, -1, point.natural)) for point in points])
-    changes = np.diff(residuals, axis=0)
-    gram = changes @ changes.T
+    residuals = [last.belief.felt(*combined(point.image, -1, point.natural)) for point in points]
+    changes = [after - before for before, after in pairwise(residuals)]
+    gram = np.array([[one @ other for other in changes] for one in changes])
     ridge = 1e-12 * np.trace(gram) * np.eye(len(gram))
-    gamma = np.linalg.lstsq(gram + ridge, changes @ residuals[-1], rcond=None)[0]
+    gamma = np.linalg.lstsq(gram + ridge, [change @ residuals[-1] for change in changes], rcond=None)[0]
     start, end = last.natural, last.image
-    for weight, before, after in zip(gamma, points, points[1:], strict=False):
+    for weight, (before, after) in zip(gamma, pairwise(points), strict=True):
         start = start.moved(-float(weight), before.natural, after.natural)
         end = end.moved(-float(weight), before.image, after.image)
     return blend(start, end, rate)
