@@ -234,10 +234,23 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(classifier, table, monkeypa
     def interrupted(*args):
         raise KeyboardInterrupt
 
+    with pytest.raises(ValueError, match="only one class"):
+        model.fit(pd.DataFrame(X[:, :2], columns=["a", "b"]), np.ones(len(y)))
+    assert_array_equal(model.predict_proba(X), before)
     monkeypatch.setattr(base, "fit_logistic_link", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:50], y[:50])
     assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("loss", ["hinge-augmented", "logistic-jj"])
+def test_enormous_weights_in_single_precision_do_not_break_the_link(loss, rng):
+    X = rng.normal(size=(80, 4)).astype(np.float32)
+    y, weight = X[:, 0] + rng.normal(size=80) > 0, 10 ** rng.uniform(-3, 9, size=80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = BayesianSVC(loss=loss, max_iter=60).fit(X, y, sample_weight=weight)
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 @every_classifier

@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import NamedTuple
 
-from .arrays import Array, combined, namespace
+from .arrays import Array, NotPositiveDefiniteError, combined, namespace
 from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
@@ -60,8 +60,11 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     if problem.likelihood.site_is_curvature:
         return divided_out(latent, sites, Response(latent.spread, sites.w), unit)
     curvature = problem.likelihood.curvature(y, latent.mu, latent.v)
-    spread = problem.latent(_responding(problem, belief, curvature)).spread
-    return divided_out(latent, sites, Response(spread, curvature), unit)
+    try:
+        response = Response(problem.latent(_responding(problem, belief, curvature)).spread, curvature)
+    except NotPositiveDefiniteError:  # sums in single precision under enormous weights: the sites will have to do
+        response = Response(latent.spread, sites.w)
+    return divided_out(latent, sites, response, unit)
 
 
 def divided_out(latent: Latent, sites: Sites, response: Response, unit: Array) -> LeftOut:

@@ -28,11 +28,11 @@ _SHORTEST = 2.0**-30
 #: Accepted steps in a row that must promise less than the tolerance before an ascent ends.
 _CALM = 2
 #: Gains are not taken to shrink more slowly than this from step to step.
-_SLOWEST = 0.95
+_SLOWEST = 0.98
 #: Most plain steps between a rejected extrapolation and the next.
 _MOST_PENANCE = 8
 #: Earlier points are kept while they take no more than this.
-_MEMORY_BYTES = 2**29
+_MEMORY_BYTES = 2**30
 
 
 class Natural(NamedTuple):
@@ -183,7 +183,7 @@ class Ascender:
         if before is None or rate == 1:
             belief = self._prior.update(*natural, before)
         else:
-            # A shortened step must ascend if it is short enough: the weights first, then all else given them.
+            # A step short enough should ascend: so move the weights first, then all else given them.
             belief = self._prior.given(*natural, before.hyper)
             G, belief = self._prior.settled(natural.G, belief)
             natural = natural._replace(G=G)
@@ -214,7 +214,8 @@ class _Climb:
         return self._memory > 0 and len(self.recent) > 1 and self._plain_steps_due == 0
 
     def accept(self, candidate: Point, gain: float, extrapolated: bool, ascending: bool) -> None:
-        self.to_come = _still_to_come(gain, self._gain, self.rate)
+        # A gain is in proportion to the length of its step; the squared way of a mean to the square of it.
+        self.to_come = _still_to_come(gain, self._gain, self.rate if ascending else self.rate**2)
         if ascending or gain < self._gain:
             self.rate = min(1.0, 2 * self.rate)
         else:
@@ -234,16 +235,16 @@ class _Climb:
             self.rate /= 2
 
 
-def _still_to_come(gain: float, before: float, rate: float) -> float:
-    """What a geometric series of gains has yet to bring, a shortened step counting as a full one."""
+def _still_to_come(gain: float, before: float, share: float) -> float:
+    """What a geometric series of gains has yet to bring, had the last step not gained only a share of its own."""
     gain = abs(gain)
     ratio = min(gain / max(abs(before), 1e-300), _SLOWEST)
-    return max(gain, gain * ratio / (1 - ratio)) / rate
+    return max(gain, gain * ratio / (1 - ratio)) / share
 
 
 def _affordable_memory(point: Point) -> int:
-    """How many earlier points fit in memory: each holds two matrices."""
-    return int(_MEMORY_BYTES // (16 * max(1, point.stats.h.shape[0]) ** 2))
+    """How many earlier points fit in memory: each comes to about five matrices while it is combined."""
+    return int(_MEMORY_BYTES // (40 * max(1, point.stats.h.shape[0]) ** 2))
 
 
 def _size(point: Point) -> float:

@@ -80,19 +80,28 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             The fitted classifier.
         """
         self._check_parameters()
+        before = dict(vars(self))
+        try:
+            found = self._find(X, y, sample_weight)
+        except BaseException:  # a fit that fails leaves the model as it was, the names of its columns included
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        self._keep(found)
+        self._warn(found.ascent.reason)
+        return self
+
+    def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
+        """All the work of ``fit``; nothing but the names of the columns is stored yet."""
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
-        X, y, sample_weight, classes, unit = self._check_data(X, y, sample_weight)
+        X, y, weight, classes, unit = self._check_data(X, y, sample_weight)
         jobs = n_threads(self.n_jobs)
         with one_blas_thread:
-            rows, prior = self._parts(X, sample_weight, check_random_state(self.random_state))
-            table = Table.of(X, y, sample_weight, rows.n_weights)
-            problem = Problem(table, rows, LOSSES[self.loss], prior, jobs)
+            rows, prior = self._parts(X, weight, check_random_state(self.random_state))
+            problem = Problem(Table.of(X, y, weight, rows.n_weights), rows, LOSSES[self.loss], prior, jobs)
             ascent = ascend(problem, tol=self.tol, max_passes=self.max_iter, monitor=monitor)
             link, loo_log_loss = self._fit_link(problem, ascent.point.belief, unit)
-        # Nothing is stored before everything is found: a fit that fails leaves the model as it was.
-        self._keep(Found(classes, problem, ascent, monitor, link, loo_log_loss))
-        self._warn(ascent.reason)
-        return self
+        return Found(classes, problem, ascent, monitor, link, loo_log_loss)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
         """Rows, labels as -1 and +1, weights, the classes, the weight of one copy of each row; rows of weight 0 go."""

@@ -56,7 +56,7 @@ class BayesianSVC(BayesianClassifier):
     max_time : float, optional
         Most seconds before the ascent ends with the best model so far.
     n_jobs : int, optional
-        Threads over blocks of rows; None is all cores.
+        Threads over blocks of rows: None is as many as BLAS may use, -1 all cores.
     verbose : bool
         Whether to draw a progress line.
     random_state : int, RandomState or None
@@ -73,7 +73,8 @@ class BayesianSVC(BayesianClassifier):
     n_iter_ : int, the passes over the data
     stop_reason_ : {"converged", "passes", "time", "interrupt", "stalled"}, why the ascent ended
     link_ : the fitted link
-    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``
+    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
+        no row can be left out
     rows_, belief_ : the features and the posterior of their weights
 
     Examples

@@ -16,7 +16,7 @@ _FAR = 1e15
 class LinearRows(NamedTuple):
     r""":math:`\phi = ((x - c) / s, 1)`: columns about their centre, in units of their spread, and an intercept.
 
-    The weights then do not depend on the units of the columns; `coefficients` undoes it.
+    The weights then do not depend on the units of the columns; `to_user_units` undoes it.
     """
 
     center: Array
