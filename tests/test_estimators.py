@@ -168,7 +168,7 @@ def test_interrupting_keeps_the_best_model_so_far(classifier, table, monkeypatch
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = classifier().fit(X, y)
     accepted = [entry["objective"] for entry in model.history_ if entry["accepted"]]
-    assert model.n_iter_ == 4
+    assert sum(np.isfinite(entry["objective"]) for entry in model.history_) == 4
     assert model.bound_ == max(accepted)
     assert model.score(X, y) > 0.7
 

@@ -7,10 +7,12 @@ import references
 from softmargin import BayesianLinearSVC, BayesianSVC
 from softmargin.chunks import Table
 from softmargin.engine import Problem
+from softmargin.estimators.base import Data
 from softmargin.gaussian import from_natural
 from softmargin.kernels import RBF
 from softmargin.likelihoods import LOSSES, AugmentedHinge, Hinge, JaakkolaJordan, Quadrature, Sites
 from softmargin.loo import Response, divided_out, left_out
+from softmargin.monitor import Monitor
 from softmargin.priors import Ridge, VarianceComponents
 from softmargin.rows import InducingRows, Latent, LinearRows
 from softmargin.steps import Ascender
@@ -75,9 +77,10 @@ def test_left_out_means_are_near_those_of_true_refits(classifier, loss, rng):
     X = rng.normal(size=(80, 2))
     y = np.where(X[:, 0] * (1 + X[:, 1]) + 0.5 * rng.normal(size=80) > 0, 1.0, -1.0)
     settings = {"loss": loss, "link": "logistic", "tol": 1e-9, "max_iter": 1000}
-    settings |= {"kernel": 1.0 * RBF(1.0)} if classifier is BayesianSVC else {"prior": 1.0}
+    settings |= {"kernel": 1.0 * RBF(1.0), "tune": None} if classifier is BayesianSVC else {"prior": 1.0}
     model = classifier(**settings).fit(X, y)
-    prior = model._parts(X, np.ones(80), np.random.RandomState(0))[1]
+    data = Data(X, y, np.ones(80), np.ones(80), model.classes_)
+    prior = model._parts(data, np.random.RandomState(0), Monitor()).prior
     problem = Problem(Table(X, y, np.ones(80), 32), model.rows_, LOSSES[loss], prior)
     without = left_out(problem, model.belief_, np.ones(80))
     chosen = rng.choice(80, size=12, replace=False)

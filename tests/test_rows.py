@@ -114,7 +114,7 @@ def slopes_at_fixed_belief(kernel, points, X, y, weight, belief, likelihood, par
     sites = likelihood.sites(y, latent.mu, latent.v)
     w, b = weight * sites.w, weight * sites.b
     cuts = np.array_split(np.arange(len(X)), parts)
-    slopes = [bound_slopes(rows, X[cut], belief, w[cut], b[cut]) for cut in cuts]
+    slopes = [bound_slopes(rows, X[cut], rows.lift(X[cut]).phi, belief, w[cut], b[cut]) for cut in cuts]
     return through_whitener(rows, Slopes(*(sum(part) for part in zip(*slopes, strict=True))))
 
 
@@ -153,9 +153,9 @@ def test_slopes_agree_in_torch(problem):
     X, y, weight, belief = problem
     kernel = 2.0 * RBF((0.9, 1.5, 3.0))
     rows = InducingRows.at(kernel, torch.from_numpy(POINTS[:12]))
-    w, b = torch.from_numpy(weight), torch.from_numpy(weight * y)
+    tensor, w, b = torch.from_numpy(X), torch.from_numpy(weight), torch.from_numpy(weight * y)
     seen = belief.seen_by(w)
-    theirs = through_whitener(rows, bound_slopes(rows, torch.from_numpy(X), seen, w, b))
+    theirs = through_whitener(rows, bound_slopes(rows, tensor, rows.lift(tensor).phi, seen, w, b))
     rows = InducingRows.at(kernel, POINTS[:12])
-    ours = through_whitener(rows, bound_slopes(rows, X, belief, weight, weight * y))
+    ours = through_whitener(rows, bound_slopes(rows, X, rows.lift(X).phi, belief, weight, weight * y))
     assert_allclose(theirs, ours, rtol=1e-8)

@@ -11,15 +11,20 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpstrf
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from .chunks import dense, rows_in_block
 from .columns import Columns
+from .kernels import Kernel
 
-#: ``n_inducing="auto"``: every distinct row where there are no more than this, and this many points otherwise.
+#: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and this many points otherwise.
 AUTO_POINTS = 512
+#: Rows that `explaining` may choose from, most points it may choose, and the mean variance it may leave over: a
+#: hundredth of the width of a margin, squared.
+_CANDIDATES, _MOST_EXPLAINING, _LEFT_OVER = 1024, 256, 1e-2
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 8192, 8
 _KMEANS_STEPS = 10
@@ -30,25 +35,55 @@ _MERGED_NUMBERS = 2**22
 class Distinct(NamedTuple):
     """Distinct rows in lexicographic order, and the total weight of each."""
 
-    rows: np.ndarray
+    rows: Any
     weight: np.ndarray
 
 
 def choose_points(
-    X: Any, weight: np.ndarray, columns: Columns, n_inducing: int | str, how: str, rng: np.random.RandomState
+    X: Any,
+    weight: np.ndarray,
+    columns: Columns,
+    kernel: Kernel,
+    n_inducing: int | str,
+    how: str,
+    rng: np.random.RandomState,
 ) -> np.ndarray:
-    """Inducing points for the rows of ``X``: all distinct rows where those are few enough, else as ``how`` says."""
+    """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says."""
     wanted = AUTO_POINTS if n_inducing == "auto" else int(n_inducing)
-    every = distinct_rows(X, weight, at_most=wanted)
-    if every is not None:
-        return every.rows
-    sample = _sample(X, weight, max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT * wanted), rng)
+    every = _reduced(X, weight)
+    if n_inducing == "auto":
+        few = explaining(_sample(every, _CANDIDATES, rng), kernel)
+        if few is not None:
+            return few
+    all_rows = distinct_rows(*every, at_most=wanted)
+    if all_rows is not None:
+        return all_rows.rows
+    sample = _sample(every, max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT * wanted), rng)
     if len(sample.rows) <= wanted:
         return sample.rows
     place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture}[how]
     scaled = (sample.rows - columns.center) / columns.spread
     points = place(scaled, sample.weight, wanted, rng) * columns.spread + columns.center
     return points.astype(sample.rows.dtype)
+
+
+def explaining(every: Distinct, kernel: Kernel) -> np.ndarray | None:
+    """As few of the rows as leave the others next to no variance of their own; None where that takes too many.
+
+    A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
+    each takes away.  Smooth kernels need far fewer points than there are rows.
+    """
+    K = np.asarray(kernel(*2 * (every.rows.astype(np.float64),)))
+    share = every.weight / every.weight.sum()
+    L, pivots, rank, _ = dpstrf(K, lower=1, tol=_LEFT_OVER / 100)
+    order = pivots - 1
+    if rank == 0:
+        return None
+    left_over = share @ np.diagonal(K) - np.cumsum(share[order] @ np.tril(L[:, :rank]) ** 2)
+    enough = int(np.argmax(left_over <= _LEFT_OVER)) + 1
+    if left_over[enough - 1] > _LEFT_OVER or enough > _MOST_EXPLAINING:
+        return None
+    return every.rows[np.sort(order[:enough])]
 
 
 def distinct_rows(X: Any, weight: np.ndarray, at_most: int) -> Distinct | None:
@@ -68,19 +103,24 @@ def _merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
     return Distinct(unique, np.bincount(which.ravel(), weights=weight, minlength=len(unique)))
 
 
-def _sample(X: Any, weight: np.ndarray, size: int, rng: np.random.RandomState) -> Distinct:
-    """At most ``size`` distinct rows, drawn in proportion to weight: one from each of as many slices of the total.
+def _reduced(X: Any, weight: np.ndarray) -> Distinct:
+    """Tables of moderate size in their distinct rows, in an order of their own; larger ones as they are."""
+    return _merged(dense(X), weight) if X.shape[0] * X.shape[1] <= _MERGED_NUMBERS else Distinct(X, weight)
 
-    Tables of moderate size are first reduced to their distinct rows, in an order of their own.
-    """
-    if X.shape[0] * X.shape[1] <= _MERGED_NUMBERS:
-        X, weight = _merged(dense(X), weight)
-        if len(weight) <= size:
-            return Distinct(X, weight)
+
+def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
+    """At most ``size`` distinct rows, drawn in proportion to weight: one from each of as many slices of the total."""
+    if len(every.weight) <= size:
+        return Distinct(dense(every.rows), every.weight)
+    chosen = drawn_by_weight(every.weight, size, rng)
+    return _merged(dense(every.rows[chosen]), np.ones(size))
+
+
+def drawn_by_weight(weight: np.ndarray, size: int, rng: np.random.RandomState) -> np.ndarray:
+    """``size`` rows, drawn in proportion to weight: one from each of as many slices of the total."""
     cumulative = np.cumsum(weight)
     draws = (np.arange(size) + rng.uniform(size=size)) / size * cumulative[-1]
-    chosen = np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
-    return _merged(dense(X[chosen]), np.ones(size))
+    return np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
 
 
 def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
@@ -89,6 +129,12 @@ def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return means.fit(rows, sample_weight=weight).cluster_centers_
+
+
+def scattered_points(rows: np.ndarray, weight: np.ndarray, n_points: int) -> np.ndarray:
+    """Some of the distinct rows, all of them if they are few; the same ones for the same rows, in whatever order."""
+    every = _merged(rows, weight)
+    return every.rows if len(every.rows) <= n_points else _random(*every, n_points, np.random.RandomState(0))
 
 
 def _random(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from sklearn.exceptions import ConvergenceWarning
 
-_BAR = 24
+_BAR, _WIDTH = 24, 80
 _REFRESH_SECONDS = 0.1
 
 
@@ -36,6 +36,7 @@ class Monitor:
         self._stream = stream if stream is not None else sys.stderr
         self._start = time.perf_counter()
         self._drawn = -1.0
+        self.interrupted = False
 
     def record(self, objective: float, accepted: bool) -> None:
         """One more pass is done."""
@@ -46,9 +47,18 @@ class Monitor:
         if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
             self._draw(seconds)
 
+    def note(self, text: str) -> None:
+        """A word on what is done before the first pass."""
+        seconds = time.perf_counter() - self._start
+        if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
+            self._stream.write(f"\r{self._label} {text}  {seconds:.1f} s ".ljust(_WIDTH))
+            self._stream.flush()
+            self._drawn = seconds
+
     @property
     def out_of_time(self) -> bool:
-        return self._max_time is not None and time.perf_counter() - self._start >= self._max_time
+        """Whether to end with what there is: time is up, or the user asked for it."""
+        return self.interrupted or (self._max_time is not None and time.perf_counter() - self._start >= self._max_time)
 
     def close(self) -> None:
         """Draws the last state and ends the line."""

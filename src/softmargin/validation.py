@@ -50,6 +50,21 @@ def number_of_jobs(value: Any) -> None:
         raise ValueError(f"n_jobs must be None or an integer other than 0, got {value!r}.")
 
 
+def learning_rate(value: Any) -> None:
+    """``value`` is the word "adaptive", or the delay and the power of a schedule."""
+    if isinstance(value, str) and value == "adaptive":
+        return
+    numbers = tuple(value) if isinstance(value, (tuple, list)) else ()
+    if len(numbers) != 2 or not all(isinstance(number, Real) and number >= 0 for number in numbers):
+        raise ValueError(
+            f"learning_rate must be 'adaptive', or (delay, power) for steps of (t + delay) ** -power, got {value!r}."
+        )
+    if not 0.5 < numbers[1] <= 1:
+        raise ValueError(
+            f"The power in learning_rate must lie above 0.5 and not above 1 to converge, got {numbers[1]!r}."
+        )
+
+
 # Rows --------------------------------------------------------------------------------------------
 
 

@@ -15,19 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import to_numpy
 from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
 from ..engine import Problem
-from ..gaussian import Belief
+from ..inference import HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES
 from ..links import Link, LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
-from ..loo import LeftOut, left_out
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
 from ..rows import Latent, Rows
-from ..steps import Ascent, ascend
 from ..validation import (
     check_labels,
     check_rows,
     check_weights,
     class_weights,
+    learning_rate,
     number_of_jobs,
     one_of,
     positive_integer,
@@ -38,21 +37,48 @@ from ..validation import (
 LINKS = ("loo", "probit", "logistic")
 
 
+class Data(NamedTuple):
+    """What a fit is given, checked: labels are -1 and +1, and ``unit`` is the weight of one copy of each row."""
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray
+    unit: np.ndarray
+    classes: np.ndarray
+
+
+class Parts(NamedTuple):
+    """The rows and the prior of a model, and the kernels that were judged on the way to them."""
+
+    rows: Rows
+    prior: Prior
+    judged: list[dict[str, Any]]
+
+
 class Found(NamedTuple):
     """All that a fit finds."""
 
-    classes: np.ndarray
+    data: Data
+    parts: Parts
     problem: Problem
-    ascent: Ascent
+    inferred: Inferred
     monitor: Monitor
     link: Link
     loo_log_loss: float | None
+
+    @property
+    def reason(self) -> str:
+        return "interrupt" if self.monitor.interrupted else self.inferred.ascent.reason
 
 
 class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
     loss: str
+    inference: str
+    batch_size: int | str
+    learning_rate: Any
+    n_draws: int
     link: str
     class_weight: Any
     tol: float
@@ -61,6 +87,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     n_jobs: int | None
     verbose: bool | int
     random_state: Any
+    _INFERENCES: tuple[str, ...] = INFERENCES
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fits the classifier.
@@ -88,23 +115,24 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             vars(self).update(before)
             raise
         self._keep(found)
-        self._warn(found.ascent.reason)
+        self._warn(found.reason)
         return self
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
-        X, y, weight, classes, unit = self._check_data(X, y, sample_weight)
-        jobs = n_threads(self.n_jobs)
+        data = self._check_data(X, y, sample_weight)
+        jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         with one_blas_thread:
-            rows, prior = self._parts(X, weight, check_random_state(self.random_state))
-            problem = Problem(Table.of(X, y, weight, rows.n_weights), rows, LOSSES[self.loss], prior, jobs)
-            ascent = ascend(problem, tol=self.tol, max_passes=self.max_iter, monitor=monitor)
-            link, loo_log_loss = self._fit_link(problem, ascent.point.belief, unit)
-        return Found(classes, problem, ascent, monitor, link, loo_log_loss)
+            parts = self._parts(data, rng, monitor)
+            table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
+            problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
+            problem, inferred = infer(problem, self._plan(), rng, monitor)
+            link, loo_log_loss = self._fit_link(problem, inferred, data.unit)
+        return Found(data, parts, problem, inferred, monitor, link, loo_log_loss)
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
-        """Rows, labels as -1 and +1, weights, the classes, the weight of one copy of each row; rows of weight 0 go."""
+    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """The data, checked; rows of weight 0 go."""
         X = check_rows(self, X, reset=True)
         y = check_labels(X, y)
         copies = check_weights(sample_weight, X.shape[0])
@@ -112,10 +140,23 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
         classes, signs = two_classes(y, weight)
         seen = slice(None) if np.all(weight > 0) else weight > 0
-        return X[seen], signs[seen], weight[seen], classes, unit[seen]
+        return Data(X[seen], signs[seen], weight[seen], unit[seen], classes)
+
+    def _plan(self) -> Plan:
+        how = "cavi" if self.inference == "batch" else self.inference
+        return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, self.n_draws)
 
     def _check_parameters(self) -> None:
         one_of("loss", self.loss, LOSSES)
+        one_of("inference", self.inference, self._INFERENCES)
+        if self.inference in ("gibbs", "ecm") and self.loss not in HINGES:
+            raise ValueError(
+                f"inference={self.inference!r} rests on the hinge's augmentation: it needs loss='hinge', got "
+                f"loss={self.loss!r}."
+            )
+        positive_integer("batch_size", self.batch_size, words=("auto",))
+        learning_rate(self.learning_rate)
+        positive_integer("n_draws", self.n_draws)
         one_of("link", self.link, LINKS)
         positive_number("tol", self.tol, zero=True)
         positive_integer("max_iter", self.max_iter)
@@ -123,14 +164,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         number_of_jobs(self.n_jobs)
 
     @abstractmethod
-    def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[Rows, Prior]:
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
         """The rows and the prior of this model."""
 
-    def _fit_link(self, problem: Problem, belief: Belief, unit: np.ndarray) -> tuple[Link, float | None]:
+    def _fit_link(self, problem: Problem, inferred: Inferred, unit: np.ndarray) -> tuple[Link, float | None]:
         """The link, and the leave-one-out log loss where it is the link's business to know it."""
         if self.link != "loo":
             return (ProbitLink() if self.link == "probit" else LogisticLink()), None
-        without = LeftOut(*map(to_numpy, left_out(problem, belief, unit)))
+        problem, without = inferred.left_out(problem, unit)
         y, counted = to_numpy(problem.table.y), to_numpy(problem.table.weight) * without.usable
         link = fit_logistic_link(without.mu, without.v, y, counted)
         losses = np.logaddexp(0, -y * link.score(without.mu, without.v))
@@ -138,11 +179,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _keep(self, found: Found) -> None:
         """Stores what was found."""
-        problem, ascent = found.problem, found.ascent
-        self.classes_ = found.classes
+        problem, ascent = found.problem, found.inferred.ascent
+        self.classes_ = found.data.classes
         self.rows_, self.belief_ = problem.rows, ascent.point.belief
         self._seen_belief, self._dtype = problem.prior.effective(self.belief_), problem.table.reference.dtype
-        self.bound_, self.stop_reason_ = ascent.point.objective, ascent.reason
+        self.bound_, self.stop_reason_ = ascent.point.objective, found.reason
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
         self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
 

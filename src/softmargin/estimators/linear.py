@@ -8,10 +8,11 @@ import numpy as np
 
 from ..arrays import NotPositiveDefiniteError, cholesky, to_numpy
 from ..columns import describe
+from ..monitor import Monitor
 from ..priors import Ridge, VarianceComponents
 from ..rows import LinearRows
 from ..validation import one_of, positive_number
-from .base import BayesianClassifier, Found
+from .base import BayesianClassifier, Data, Found, Parts
 
 PRIORS = ("ridge", "ard")
 #: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
@@ -70,11 +71,15 @@ class BayesianLinearSVC(BayesianClassifier):
         self,
         *,
         loss: str = "hinge",
+        inference: str = "auto",
         prior: Any = "ridge",
         shape: float | None = None,
         rate: float | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
+        batch_size: int | str = "auto",
+        learning_rate: Any = "adaptive",
+        n_draws: int = 1000,
         link: str = "loo",
         class_weight: Any = None,
         tol: float = 1e-6,
@@ -85,11 +90,15 @@ class BayesianLinearSVC(BayesianClassifier):
         random_state: Any = None,
     ) -> None:
         self.loss = loss
+        self.inference = inference
         self.prior = prior
         self.shape = shape
         self.rate = rate
         self.fit_intercept = fit_intercept
         self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_draws = n_draws
         self.link = link
         self.class_weight = class_weight
         self.tol = tol
@@ -106,12 +115,12 @@ class BayesianLinearSVC(BayesianClassifier):
         positive_number("shape", self.shape, none=True)
         positive_number("rate", self.rate, none=True)
 
-    def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[LinearRows, Any]:
-        columns = describe(X, weight)
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
+        columns = describe(data.X, data.weight)
         center = columns.center if self.fit_intercept else np.zeros_like(columns.center)
         scale = columns.spread if self.standardize else np.ones_like(columns.spread)
         rows = LinearRows(center, scale, bool(self.fit_intercept))
-        return rows, self._prior(X.shape[1])
+        return Parts(rows, self._prior(data.X.shape[1]), [])
 
     def _prior(self, n_columns: int) -> Any:
         if isinstance(self.prior, str):

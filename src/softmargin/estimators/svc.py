@@ -8,17 +8,22 @@ import numpy as np
 
 from ..columns import Columns, describe
 from ..inducing import choose_points, distinct_rows
+from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
+from ..likelihoods import LOSSES
+from ..monitor import Monitor
 from ..priors import Ridge
 from ..rows import InducingRows
+from ..tune import TUNINGS, Judges, choose_kernel
 from ..validation import check_rows, one_of, positive_integer
-from .base import BayesianClassifier, Found
+from .base import BayesianClassifier, Data, Found, Parts
 
-INFERENCES = ("cavi", "batch")
 KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
 PLACEMENTS = ("kmeans", "random", "mixture")
 #: Prior variances of the named kernels: of the function (benchmarks/defaults.py), and of an offset shared by all rows.
 _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
+#: The variance that a tuned kernel is expected to have.
+_EXPECTED_VARIANCE = 4.0
 
 
 class BayesianSVC(BayesianClassifier):
@@ -89,14 +94,20 @@ class BayesianSVC(BayesianClassifier):
     (2, 2)
     """
 
+    _INFERENCES = (*INFERENCES, "batch")
+
     def __init__(
         self,
         kernel: Any = "rbf",
         *,
         loss: str = "hinge",
-        inference: str = "cavi",
+        inference: str = "auto",
+        tune: str | None = "logistic",
         n_inducing: int | str = "auto",
         inducing: Any = "kmeans",
+        batch_size: int | str = "auto",
+        learning_rate: Any = "adaptive",
+        n_draws: int = 1000,
         link: str = "loo",
         class_weight: Any = None,
         tol: float = 1e-6,
@@ -109,8 +120,12 @@ class BayesianSVC(BayesianClassifier):
         self.kernel = kernel
         self.loss = loss
         self.inference = inference
+        self.tune = tune
         self.n_inducing = n_inducing
         self.inducing = inducing
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_draws = n_draws
         self.link = link
         self.class_weight = class_weight
         self.tol = tol
@@ -122,7 +137,10 @@ class BayesianSVC(BayesianClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        one_of("inference", self.inference, INFERENCES)
+        if self.tune is not None:
+            one_of("tune", self.tune, (*TUNINGS, None))
+        if self.tune in ("bound", "bound-steps") and not LOSSES[self.loss].is_bound:
+            raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
         positive_integer("n_inducing", self.n_inducing, words=("auto",))
         if isinstance(self.inducing, str):
             one_of("inducing", self.inducing, PLACEMENTS)
@@ -130,33 +148,41 @@ class BayesianSVC(BayesianClassifier):
             raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
         self._kernel_as_given()
 
-    def _parts(self, X: Any, weight: np.ndarray, rng: np.random.RandomState) -> tuple[InducingRows, Ridge]:
-        columns = describe(X, weight)
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
+        columns = describe(data.X, data.weight)
         # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
         kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
-        rows = InducingRows.at(kernel, self._points(X, weight, columns, rng))
-        return rows, Ridge.isotropic(rows.n_weights)
+        judged = []
+        if self.tune is not None:
+            judges = Judges.of(data.X, data.y, data.weight, data.unit, rng)
+            kernel, _, judged = choose_kernel(judges, kernel, columns, self.tune, LOSSES[self.loss], monitor)
+        rows = InducingRows.at(kernel, self._points(data.X, data.weight, columns, kernel, rng))
+        return Parts(rows, Ridge.isotropic(rows.n_weights), judged)
 
     def _keep(self, found: Found) -> None:
         super()._keep(found)
         assert isinstance(self.rows_, InducingRows)
+        self.tune_history_ = found.parts.judged
         self.kernel_, self.inducing_points_, self.jitter_ = self.rows_.kernel, self.rows_.points, self.rows_.jitter
 
     def _kernel_as_given(self) -> Kernel:
         if not isinstance(self.kernel, str):
             return as_kernel(self.kernel)
         one_of("kernel", self.kernel, KERNELS)
-        return _VARIANCE * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)
+        variance = _VARIANCE if self.tune is None else _EXPECTED_VARIANCE
+        return variance * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)
 
-    def _points(self, X: Any, weight: np.ndarray, columns: Columns, rng: np.random.RandomState) -> np.ndarray:
+    def _points(
+        self, X: Any, weight: np.ndarray, columns: Columns, kernel: Kernel, rng: np.random.RandomState
+    ) -> np.ndarray:
         if not isinstance(self.inducing, str):
             return self._given_points(X)
         if self.inference == "batch":
             every = distinct_rows(X, weight, at_most=X.shape[0])
             assert every is not None
             return every.rows
-        return choose_points(X, weight, columns, self.n_inducing, self.inducing, rng)
+        return choose_points(X, weight, columns, kernel, self.n_inducing, self.inducing, rng)
 
     def _given_points(self, X: Any) -> np.ndarray:
         frame = hasattr(self.inducing, "columns")

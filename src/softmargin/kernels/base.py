@@ -27,13 +27,18 @@ class Kernel(ABC):
     def theta(self) -> np.ndarray:
         """The logarithms of the positive parameters, as one flat vector."""
 
+    @property
+    @abstractmethod
+    def roles(self) -> tuple[tuple[str, int], ...]:
+        """What the entries of ``theta`` are, in order: ``("variance", 1)``, or ``("length_scale", how_many)``."""
+
     @abstractmethod
     def with_theta(self, theta: np.ndarray) -> Kernel:
         """The same kernel with other log-parameters."""
 
     @abstractmethod
-    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
-        """Slopes in ``theta``, given the slopes ``dK`` in ``kernel(X, Z)``."""
+    def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
+        """Slopes in ``theta``, given the slopes ``dK`` in ``kernel(X, Z)``; ``K`` is its value there, if known."""
 
     @abstractmethod
     def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -22,13 +21,13 @@ class _Pair(Kernel):
     first: Kernel
     second: Kernel
 
-    @abstractmethod
-    def _inner_slopes(self, slopes: Array, first: Any, second: Any) -> tuple[Array, Array]:
-        """The slopes in either part; ``first()`` and ``second()`` give the parts' values."""
-
     @property
     def theta(self) -> np.ndarray:
         return np.concatenate([self.first.theta, self.second.theta])
+
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]:
+        return self.first.roles + self.second.roles
 
     def with_theta(self, theta: np.ndarray) -> Kernel:
         split = len(self.first.theta)
@@ -36,21 +35,6 @@ class _Pair(Kernel):
 
     def with_length_scale(self, length_scale: Any) -> Kernel:
         return type(self)(self.first.with_length_scale(length_scale), self.second.with_length_scale(length_scale))
-
-    def _slopes(self, X: Array, Z: Array, dK: Array) -> tuple[Array, Array]:
-        return self._inner_slopes(dK, lambda: self.first(X, Z), lambda: self.second(X, Z))
-
-    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
-        first, second = self._slopes(X, Z, dK)
-        return np.concatenate([self.first.pullback(X, Z, first), self.second.pullback(X, Z, second)])
-
-    def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
-        first, second = self._inner_slopes(dk, lambda: self.first.diagonal(X), lambda: self.second.diagonal(X))
-        return np.concatenate([self.first.pullback_diagonal(X, first), self.second.pullback_diagonal(X, second)])
-
-    def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
-        first, second = self._slopes(X, Z, dK)
-        return self.first.pullback_inputs(X, Z, first) + self.second.pullback_inputs(X, Z, second)
 
 
 class Sum(_Pair):
@@ -66,8 +50,14 @@ class Sum(_Pair):
     def diagonal(self, X: Array) -> Array:
         return self.first.diagonal(X) + self.second.diagonal(X)
 
-    def _inner_slopes(self, slopes: Array, first: Any, second: Any) -> tuple[Array, Array]:
-        return slopes, slopes
+    def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
+        return np.concatenate([part.pullback(X, Z, dK) for part in (self.first, self.second)])
+
+    def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
+        return np.concatenate([part.pullback_diagonal(X, dk) for part in (self.first, self.second)])
+
+    def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
+        return self.first.pullback_inputs(X, Z, dK) + self.second.pullback_inputs(X, Z, dK)
 
     def __repr__(self) -> str:
         return f"{self.first} + {self.second}"
@@ -81,17 +71,32 @@ class Product(_Pair):
     """
 
     def __call__(self, X: Array, Z: Array) -> Array:
-        if isinstance(self.first, Constant):
-            K = self.second(X, Z)
-            K *= self.first.variance
-            return K
-        return self.first(X, Z) * self.second(X, Z)
+        K = self.second(X, Z)
+        K *= self._factor(X, Z)
+        return K
 
     def diagonal(self, X: Array) -> Array:
         return self.first.diagonal(X) * self.second.diagonal(X)
 
-    def _inner_slopes(self, slopes: Array, first: Any, second: Any) -> tuple[Array, Array]:
-        return slopes * second(), slopes * first()
+    def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
+        first, second = self._factor(X, Z), self.second(X, Z)
+        return np.concatenate([self.first.pullback(X, Z, dK * second), self.second.pullback(X, Z, dK * first, second)])
+
+    def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
+        first, second = self.first.diagonal(X), self.second.diagonal(X)
+        return np.concatenate(
+            [self.first.pullback_diagonal(X, dk * second), self.second.pullback_diagonal(X, dk * first)]
+        )
+
+    def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
+        second = self.second.pullback_inputs(X, Z, dK * self._factor(X, Z))
+        if isinstance(self.first, Constant):
+            return second
+        return second + self.first.pullback_inputs(X, Z, dK * self.second(X, Z))
+
+    def _factor(self, X: Array, Z: Array) -> Array | float:
+        """The first kernel's value: a number will do for a constant."""
+        return self.first.variance if isinstance(self.first, Constant) else self.first(X, Z)
 
     def __repr__(self) -> str:
         return " * ".join(_factor(part) for part in (self.first, self.second))

@@ -46,6 +46,10 @@ class _Stationary(Kernel):
     def _slope(self, s: Array) -> Array:
         """``g'(s)``."""
 
+    def _slope_at(self, A: Array, B: Array, K: Array | None) -> Array:
+        """``g'(s)`` for rows in units of the length-scales, whose kernel may be known."""
+        return self._slope(self._distance(A, B))
+
     def _distance(self, A: Array, B: Array) -> Array:
         """``s`` for rows in units of the length-scales."""
         return _squared_distance(A, B)
@@ -61,6 +65,10 @@ class _Stationary(Kernel):
     def theta(self) -> np.ndarray:
         return np.log(np.atleast_1d(np.asarray(self.length_scale, dtype=float)))
 
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]:
+        return (("length_scale", len(self.theta)),)
+
     def with_theta(self, theta: np.ndarray) -> Kernel:
         values = tuple(map(float, np.exp(theta)))
         return replace(self, length_scale=values[0] if isinstance(self.length_scale, float) else values)
@@ -68,9 +76,9 @@ class _Stationary(Kernel):
     def with_length_scale(self, length_scale: Any) -> Kernel:
         return replace(self, length_scale=length_scale) if self.length_scale is None else self
 
-    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
+    def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
         A, B, _ = self._scaled(X, Z)
-        W = -2 * dK * self._slope(self._distance(A, B))
+        W = -2 * dK * self._slope_at(A, B, K)
         xp = namespace(W)
         per_column = xp.sum(W, axis=1) @ (A * A) + xp.sum(W, axis=0) @ (B * B) - 2 * xp.sum(A * (W @ B), axis=0)
         gradient = to_numpy(per_column).astype(float)
@@ -124,6 +132,9 @@ class RBF(_Stationary):
 
     def _slope(self, s: Array) -> Array:
         return -0.5 * namespace(s).exp(-0.5 * s)
+
+    def _slope_at(self, A: Array, B: Array, K: Array | None) -> Array:
+        return super()._slope_at(A, B, K) if K is None else -0.5 * K
 
     def __repr__(self) -> str:
         return f"RBF(length_scale={self.length_scale})"

@@ -27,11 +27,15 @@ class _Variance(Kernel):
     def theta(self) -> np.ndarray:
         return np.log([self.variance])
 
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]:
+        return (("variance", 1),)
+
     def with_theta(self, theta: np.ndarray) -> Kernel:
         return replace(self, variance=float(np.exp(theta[0])))
 
-    def pullback(self, X: Array, Z: Array, dK: Array) -> np.ndarray:
-        return np.array([float(namespace(dK).sum(dK * self(X, Z)))])
+    def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
+        return np.array([float(namespace(dK).sum(dK * (self(X, Z) if K is None else K)))])
 
     def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
         return np.array([float(namespace(dk).sum(dk * self.diagonal(X)))])
@@ -52,6 +56,9 @@ class Constant(_Variance):
 
     def diagonal(self, X: Array) -> Array:
         return filled(X, self.variance)
+
+    def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
+        return np.array([self.variance * float(namespace(dK).sum(dK))])
 
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
         return namespace(X).zeros_like(X)

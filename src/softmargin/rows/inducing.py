@@ -81,7 +81,7 @@ class Slopes(NamedTuple):
     H: np.ndarray
 
 
-def pullback(rows: InducingRows, X: Array, dphi: Array, dk: Array) -> Slopes:
+def pullback(rows: InducingRows, X: Array, phi: Array, dphi: Array, dk: Array) -> Slopes:
     r"""Slopes given those in ``phi`` (row by weight) and in ``k(x, x)``.
 
     :math:`\partial F/\partial k(Z, x_i) = L^{-T} \partial F/\partial\phi_i`, and
@@ -90,7 +90,7 @@ def pullback(rows: InducingRows, X: Array, dphi: Array, dk: Array) -> Slopes:
     Z = like(rows.points, X)
     dK = dphi @ like(rows.whitener, X)
     theta = rows.kernel.pullback(X, Z, dK) + rows.kernel.pullback_diagonal(X, dk)
-    return Slopes(theta, to_numpy(as_float64(dphi.T @ rows.lift(X).phi)))
+    return Slopes(theta, to_numpy(as_float64(dphi.T @ phi)))
 
 
 def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
@@ -101,7 +101,7 @@ def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
     The jitter is a fixed share of the trace, and moves with it.
     """
     Linv = to_numpy(rows.whitener)
-    L = np.linalg.inv(Linv)
+    L = inverse_lower(Linv)
     inner = np.tril(L.T @ -np.tril(Linv.T @ slopes.H))
     inner[np.diag_indices_from(inner)] *= 0.5
     dK = Linv.T @ inner @ Linv
@@ -111,16 +111,17 @@ def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
     return slopes.theta + rows.kernel.pullback(Z, Z, dK)
 
 
-def bound_slopes(rows: InducingRows, X: Array, belief: Belief, w: Array, b: Array) -> Slopes:
-    r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's (weighted) site.
+def bound_slopes(rows: InducingRows, X: Array, phi: Array, belief: Belief, w: Array, b: Array) -> Slopes:
+    r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's features and (weighted) site.
 
     With :math:`\partial l/\partial\mu = b - w\mu` and :math:`\partial l/\partial v = -w/2`,
     :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i` and
     :math:`\partial F/\partial k_{ii} = -w_i / 2`.
     """
     xp = namespace(X)
-    phi = rows.lift(X).phi
     m, w, b = like(belief.mean, phi), like(w, phi), like(b, phi)
-    S_phi = times_lower_transposed(phi, like(belief.root, phi)) @ like(belief.root, phi)
-    dphi = (b - w * (phi @ m))[:, None] * m[None, :] - w[:, None] * (S_phi - phi)
-    return pullback(rows, X, dphi, xp.astype(-w / 2, X.dtype))
+    gained = xp.eye(rows.n_weights, dtype=phi.dtype, device=device(phi)) - like(belief.covariance, phi)
+    dphi = phi @ gained
+    dphi *= w[:, None]
+    dphi += (b - w * (phi @ m))[:, None] * m[None, :]
+    return pullback(rows, X, phi, dphi, xp.astype(-w / 2, X.dtype))
