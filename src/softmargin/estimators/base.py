@@ -20,7 +20,7 @@ from ..likelihoods import LOSSES
 from ..links import Link, LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
-from ..rows import Latent, Rows
+from ..rows import Rows
 from ..validation import (
     check_labels,
     check_rows,
@@ -205,11 +205,6 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "link_")
 
-    def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row, before any link."""
-        latent = self._latent(X)
-        return latent.mu, latent.v
-
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Joint draws of the latent values of the rows of ``X``, a column each.
 
@@ -226,8 +221,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The logit of the probability of ``classes_[1]``, for each row."""
-        latent = self._latent(X)
-        return settled(self.link_.score(latent.mu, latent.v))
+        mu, v = self.latent_mean_and_variance(X)
+        return settled(self.link_.score(mu, v))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of either class, for each row; columns are in the order of ``classes_``."""
@@ -238,19 +233,21 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         score = self.decision_function(X)
         return self.classes_[(score > 0).astype(int)]
 
-    def _latent(self, X: Any) -> Latent:
+    def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and variance of the latent value of each row, before any link."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.n_weights), dtype.itemsize)
-        belief = self._seen_belief.seen_by(np.empty(0, dtype=dtype))
+        with one_blas_thread:
+            view = self.rows_.view(self._seen_belief, np.empty(0, dtype=dtype))
 
-        def one_block(index: int) -> Latent:
-            block = dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False)
-            return self.rows_.lift(block).moments(belief)
+        def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:
+            return view.moments(dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))
 
-        return Latent(*gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs))))
+        mu, v = gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs)))
+        return mu, v
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,11 +3,12 @@
 from typing import Protocol
 
 from ..arrays import Array
-from .features import Features, Latent
+from ..gaussian import Belief
+from .features import Features, Latent, LiftedView, View
 from .inducing import InducingRows
 from .linear import LinearRows
 
-__all__ = ["Features", "InducingRows", "Latent", "LinearRows", "Rows"]
+__all__ = ["Features", "InducingRows", "Latent", "LiftedView", "LinearRows", "Rows", "View"]
 
 
 class Rows(Protocol):
@@ -29,4 +30,8 @@ class Rows(Protocol):
 
     def leftover_root(self, X: Array) -> Array | None:
         """A square root of the joint covariance that the weights leave over at a few rows; None for none."""
+        ...
+
+    def view(self, belief: Belief, reference: Array) -> View:
+        """The quickest way to the moments of new rows under a belief, for blocks such as ``reference``."""
         ...

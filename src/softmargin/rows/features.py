@@ -2,7 +2,7 @@ r"""A block of rows as dense features: :math:`f = \phi^T u` plus independent noi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..arrays import Array, as_float64, like, squares_through_lower, weighted_gram
 from ..gaussian import Belief
@@ -37,3 +37,22 @@ class Features(NamedTuple):
     def gather(self, w: Array, b: Array) -> tuple[Array, Array]:
         r""":math:`G = \sum_i w_i \phi_i \phi_i^T` and :math:`h = \sum_i b_i \phi_i`, in float64."""
         return weighted_gram(self.phi, w), as_float64(like(b, self.phi) @ self.phi)
+
+
+class View(Protocol):
+    """Rows under one belief, for prediction: no more than each row's latent mean and variance."""
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of the latent value of each row."""
+        ...
+
+
+class LiftedView(NamedTuple):
+    """The view of any rows, by way of their features."""
+
+    rows: Any
+    belief: Belief
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        latent = self.rows.lift(X).moments(self.belief)
+        return latent.mu, latent.v

@@ -11,6 +11,7 @@ from ..arrays import (
     Array,
     NotPositiveDefiniteError,
     as_float64,
+    cholesky,
     cholesky_jittered,
     clipped_at_zero,
     inverse_lower,
@@ -18,12 +19,16 @@ from ..arrays import (
     namespace,
     precision_of,
     row_squares,
+    squares_through_lower,
     times_lower_transposed,
     to_numpy,
 )
 from ..gaussian import Belief
 from ..kernels import Kernel
-from .features import Features
+from .features import Features, LiftedView, View
+
+#: How far a belief's variances may exceed the prior's, in rounding errors of the rows, and at least.
+_ROUNDING, _LEAST_ROUNDING = 100, 1e-10
 
 
 class InducingRows(NamedTuple):
@@ -69,6 +74,44 @@ class InducingRows(NamedTuple):
         values, vectors = xp.linalg.eigh((covariance + covariance.T) / 2)
         # Where the points explain all there is, eigenvalues are rounding about zero.
         return vectors * xp.sqrt(clipped_at_zero(values))
+
+    def view(self, belief: Belief, reference: Array) -> View:
+        try:
+            return KernelView.of(self, belief, reference)
+        except NotPositiveDefiniteError:  # draws may be wider than the prior here and there
+            return LiftedView(self, belief.seen_by(reference))
+
+
+class KernelView(NamedTuple):
+    r"""Moments straight from :math:`k = k(Z, x)`: :math:`\mu = \alpha^T k` and :math:`v = k(x, x) - |T k|^2`.
+
+    With :math:`\alpha = L^{-T} m` and :math:`T^T T = L^{-T} (I - S) L^{-1}`, what the prior has and the belief has
+    not.  ``T`` is lower triangular, so this is half the work of whitening first and taking the spread then.
+    """
+
+    kernel: Kernel
+    points: Array
+    coefficients: Array
+    gained: Array
+
+    @classmethod
+    def of(cls, rows: InducingRows, belief: Belief, reference: Array) -> KernelView:
+        """The view through a belief that is nowhere wider than the prior; otherwise `NotPositiveDefiniteError`."""
+        xp = namespace(belief.mean)
+        identity = xp.eye(rows.n_weights, dtype=xp.float64, device=device(belief.mean))
+        slack = max(_LEAST_ROUNDING, _ROUNDING * precision_of(reference))
+        C = cholesky((1 + slack) * identity - belief.covariance)
+        whitener = as_float64(rows.whitener)
+        # A QR factor with rows and columns in reverse is lower triangular.
+        T = xp.flip(xp.linalg.qr(xp.flip(C.T @ whitener, axis=1), mode="reduced").R)
+        return cls(
+            rows.kernel, like(rows.points, reference), like(whitener.T @ belief.mean, reference), like(T, reference)
+        )
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        K = self.kernel(X, self.points)
+        prior, gained = self.kernel.diagonal(X), squares_through_lower(K, self.gained)
+        return as_float64(K @ self.coefficients), clipped_at_zero(as_float64(prior) - as_float64(gained))
 
 
 class Slopes(NamedTuple):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from array_api_compat import device
 
 from ..arrays import Array, clipped, like, namespace
-from .features import Features
+from ..gaussian import Belief
+from .features import Features, LiftedView, View
 
 #: Columns this many spreads away are as far as matters; their squares stay finite in float32.
 _FAR = 1e15
@@ -36,6 +37,9 @@ class LinearRows(NamedTuple):
 
     def leftover_root(self, X: Array) -> None:
         """The weights explain everything."""
+
+    def view(self, belief: Belief, reference: Array) -> View:
+        return LiftedView(self, belief.seen_by(reference))
 
     def to_user_units(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients and intercept for the columns as given, from (draws of) weights in the last axis."""
