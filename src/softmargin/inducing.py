@@ -20,11 +20,12 @@ from .chunks import dense, rows_in_block
 from .columns import Columns
 from .kernels import Kernel
 
-#: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and this many points otherwise.
-AUTO_POINTS = 512
-#: Rows that `explaining` may choose from, most points it may choose, and the mean variance it may leave over: a
+#: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or
+#: for large tables, where stochastic steps make them cheap and more rows want more of them, twice as many.
+AUTO_POINTS, _MANY_ROWS = 256, 50_000
+#: Rows that `explaining` may choose from, and the mean variance it may leave over: a
 #: hundredth of the width of a margin, squared.
-_CANDIDATES, _MOST_EXPLAINING, _LEFT_OVER = 1024, 256, 1e-2
+_CANDIDATES, _LEFT_OVER = 1024, 1e-2
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 8192, 8
 _KMEANS_STEPS = 10
@@ -49,10 +50,11 @@ def choose_points(
     rng: np.random.RandomState,
 ) -> np.ndarray:
     """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says."""
-    wanted = AUTO_POINTS if n_inducing == "auto" else int(n_inducing)
+    auto = AUTO_POINTS if X.shape[0] < _MANY_ROWS else 2 * AUTO_POINTS
+    wanted = auto if n_inducing == "auto" else int(n_inducing)
     every = _reduced(X, weight)
     if n_inducing == "auto":
-        few = explaining(_sample(every, _CANDIDATES, rng), kernel)
+        few = explaining(_sample(every, _CANDIDATES, rng), kernel, at_most=wanted)
         if few is not None:
             return few
     all_rows = distinct_rows(*every, at_most=wanted)
@@ -67,7 +69,7 @@ def choose_points(
     return points.astype(sample.rows.dtype)
 
 
-def explaining(every: Distinct, kernel: Kernel) -> np.ndarray | None:
+def explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | None:
     """As few of the rows as leave the others next to no variance of their own; None where that takes too many.
 
     A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
@@ -81,7 +83,7 @@ def explaining(every: Distinct, kernel: Kernel) -> np.ndarray | None:
         return None
     left_over = share @ np.diagonal(K) - np.cumsum(share[order] @ np.tril(L[:, :rank]) ** 2)
     enough = int(np.argmax(left_over <= _LEFT_OVER)) + 1
-    if left_over[enough - 1] > _LEFT_OVER or enough > _MOST_EXPLAINING:
+    if left_over[enough - 1] > _LEFT_OVER or enough > at_most:
         return None
     return every.rows[np.sort(order[:enough])]
 

@@ -36,6 +36,7 @@ class Monitor:
         self._stream = stream if stream is not None else sys.stderr
         self._start = time.perf_counter()
         self._drawn = -1.0
+        #: Whether the user asked for an end before the first pass.
         self.interrupted = False
 
     def record(self, objective: float, accepted: bool) -> None:
@@ -57,8 +58,11 @@ class Monitor:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether to end with what there is: time is up, or the user asked for it."""
-        return self.interrupted or (self._max_time is not None and time.perf_counter() - self._start >= self._max_time)
+        return self.spent(1.0)
+
+    def spent(self, share: float) -> bool:
+        """Whether that share of the time is over."""
+        return self._max_time is not None and time.perf_counter() - self._start >= share * self._max_time
 
     def close(self) -> None:
         """Draws the last state and ends the line."""

@@ -1,0 +1,80 @@
+r"""The kernel's parameters, as the data prefer them.
+
+The judge is the objective of every fit, :math:`F = bound - KL`, at its optimum over beliefs: a function of the kernel's
+log-parameters :math:`\theta` alone (the type-II maximum of Wenzel et al. 2017, section 4.3).  At that optimum ``F`` has
+no slope in the belief, so its slope in :math:`\theta` is that of the rows with the belief held, and by the whitening
+the divergence has none: one more sum over rows.
+
+From one kernel to the next it is not the belief that is carried over but the rows' sites ``(w, b)``: the belief that
+they imply under the *new* features is nearly the best there, and two or three updates settle it.
+
+The hinge is no normalised likelihood, and its bound judges length-scales poorly on small tables.  The logistic bound is
+a true one, and the default judge whatever the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..columns import Columns
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..monitor import Monitor
+from .evidence import LOGISTIC_JUDGE, MOST_UPDATES, Evidence, Judged
+from .judges import Judges
+from .search import Choice, by_gradient_steps, by_quasi_newton, maximise
+from .space import Space, typical
+
+__all__ = ["TUNINGS", "Choice", "Evidence", "Judged", "Judges", "Space", "choose_kernel", "maximise", "typical"]
+
+#: The words of ``tune=``.
+TUNINGS = ("logistic", "bound", "bound-steps", "loo")
+#: Variational updates before each plain gradient step, as in the paper.
+_UPDATES_PER_STEP = 10
+#: Factors of the variances that the leave-one-out loss may prefer.
+_FACTORS = (0.25, 4.0)
+
+
+def choose_kernel(
+    judges: Judges, kernel: Kernel, columns: Columns, how: str, likelihood: Likelihood, monitor: Monitor | None = None
+) -> Choice:
+    """The kernel that the rows prefer, near a given one, by one of `TUNINGS`.
+
+    Length-scales have their prior about the columns' spread, wherever the given ones are; variances about the given.
+    """
+    center = typical(kernel, columns)
+    judge = likelihood if how in ("bound", "bound-steps") else LOGISTIC_JUDGE
+    optimiser = by_gradient_steps if how == "bound-steps" else by_quasi_newton
+    evidence = judges.evidence(judge, _UPDATES_PER_STEP if how == "bound-steps" else MOST_UPDATES)
+    choice = maximise(evidence, Space.around(center), optimiser, kernel, monitor)
+    if how != "loo":
+        return choice
+    tied = maximise(judges.evidence(judge), Space.around(center, apart=False), optimiser, kernel, monitor)
+    return _kept_by_left_out(judges, choice, list(_rivals(choice, tied)), likelihood)
+
+
+def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:
+    """The alternatives to a choice: its length-scales tied, and either's variances greater and smaller."""
+    yield tied
+    for base in (choice, tied):
+        variance = np.concatenate([np.full(size, role == "variance") for role, size in base.kernel.roles])
+        for factor in _FACTORS:
+            yield base._replace(kernel=base.kernel.with_theta(base.kernel.theta + np.log(factor) * variance))
+
+
+def _kept_by_left_out(judges: Judges, choice: Choice, rivals: list[Choice], likelihood: Likelihood) -> Choice:
+    """The choice, unless a rival's leave-one-out loss is less by more than a standard error of the difference."""
+    own, best, least = judges.left_out_losses(choice.kernel, likelihood), choice, 0.0
+    for rival in rivals:
+        gain = judges.left_out_losses(rival.kernel, likelihood) - own
+        known = np.isfinite(gain)
+        if not known.any():
+            continue
+        share = judges.weight[known] / judges.weight[known].sum()
+        mean = float(share @ gain[known])
+        error = float(np.sqrt(share**2 @ (gain[known] - mean) ** 2))
+        if mean + error < least:
+            best, least = rival, mean + error
+    return best

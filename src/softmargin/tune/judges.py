@@ -1,0 +1,67 @@
+"""The rows of a table that judge kernels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import to_numpy
+from ..chunks import Table, dense
+from ..engine import Problem
+from ..inducing import drawn_by_weight, scattered_points
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..links import fit_logistic_link
+from ..loo import left_out
+from ..priors import Ridge
+from ..rows import InducingRows
+from ..steps import ascend
+from .evidence import MOST_UPDATES, Evidence
+
+#: Rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
+_JUDGING_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 2048, 8, 64, 128
+#: How far the fits go whose leave-one-out losses are compared.
+_LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
+
+
+class Judges(NamedTuple):
+    """The rows that judge kernels, distinct and with their weights, the weight of one copy, and points to see them."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    unit: np.ndarray
+    points: np.ndarray
+
+    @classmethod
+    def of(cls, X: Any, y: np.ndarray, weight: np.ndarray, unit: np.ndarray, rng: np.random.RandomState) -> Judges:
+        """All rows of a small table; of a large one as many as are enough, drawn in proportion to weight."""
+        if X.shape[0] > _JUDGING_ROWS:
+            chosen = drawn_by_weight(weight, _JUDGING_ROWS, rng)
+            X, y = X[chosen], y[chosen]
+            weight = unit = np.full(_JUDGING_ROWS, min(1.0, weight.sum() / _JUDGING_ROWS))
+        both, first, which = np.unique(
+            np.column_stack([dense(X).astype(np.float64, copy=False), y]),
+            axis=0,
+            return_index=True,
+            return_inverse=True,
+        )
+        total = np.bincount(which.ravel(), weights=weight)
+        wanted = int(np.clip(len(both) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
+        points = scattered_points(both[:, :-1], total, wanted)
+        return cls(both[:, :-1], both[:, -1], total, unit[first], points)
+
+    def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES) -> Evidence:
+        return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates)
+
+    def left_out_losses(self, kernel: Kernel, likelihood: Likelihood) -> np.ndarray:
+        """The leave-one-out log loss of each row under a kernel, the link fitted to all of them; NaN if unknown."""
+        rows = InducingRows.at(kernel, self.points)
+        table = Table.of(self.X, self.y, self.weight, rows.n_weights)
+        problem = Problem(table, rows, likelihood, Ridge.isotropic(rows.n_weights))
+        belief = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES).point.belief
+        without = left_out(problem, belief, self.unit)
+        link = fit_logistic_link(without.mu, without.v, self.y, self.weight * without.usable)
+        losses = np.logaddexp(0, -self.y * link.score(without.mu, without.v))
+        return np.where(to_numpy(without.usable), losses, np.nan)

@@ -1,0 +1,131 @@
+"""Ways to the kernel of greatest objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ..arrays import NotPositiveDefiniteError
+from ..kernels import Kernel
+from ..monitor import Monitor
+from .evidence import Evidence
+from .space import Space
+
+#: L-BFGS ends when an iteration gains less than this share of the objective.
+_TOLERANCE, _MOST_ITERATIONS = 1e-4, 30
+#: Plain gradient steps: the first and least length in the logarithms, and the most of them.
+_FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
+#: The share of a time budget that may be spent before the ascent begins.
+_SHARE_OF_TIME = 0.5
+#: Digits of the logarithms that are kept.
+_DIGITS = 3
+
+
+class Choice(NamedTuple):
+    """The kernel that was chosen, its objective with the prior of the logarithms, and the kernels on the way."""
+
+    kernel: Kernel
+    value: float
+    history: list[dict[str, Any]]
+
+
+class _Search:
+    """The negative of objective and prior as a function of coordinates, as minimisers want it; it remembers the best.
+
+    A kernel that cannot be judged (its covariance cannot be factored) is worse than all others.
+    """
+
+    def __init__(self, evidence: Evidence, space: Space, monitor: Monitor | None = None) -> None:
+        self._evidence, self._space, self._monitor = evidence, space, monitor
+        self.best, self._least, self._worst = np.zeros(len(space.deviation)), np.inf, 0.0
+        self.history: list[dict[str, Any]] = []
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        if self._monitor is not None and self.history and self._monitor.spent(_SHARE_OF_TIME):
+            raise _EnoughError
+        prior, prior_slopes = self._space.log_prior(x)
+        kernel = self._space.at(x)
+        try:
+            judged = self._evidence.at(kernel)
+        except NotPositiveDefiniteError:
+            return self._worst + 1e3, -prior_slopes
+        loss = -judged.value - prior
+        self.history.append({"objective": -loss, "kernel": kernel})
+        if self._monitor is not None:
+            self._monitor.note(f"kernel {len(self.history)}  bound {-loss:.6g}")
+        self._worst = max(self._worst, loss)
+        if loss < self._least:
+            self.best, self._least = x.copy(), loss
+        return loss, -(self._space.basis.T @ judged.slopes) - prior_slopes
+
+    def begin(self, start: Kernel) -> np.ndarray:
+        """Coordinates to begin from: those of ``start``, or the centre where that is better.
+
+        A start out of sight of the data has no slope to follow.
+        """
+        centre, x = self.best, self._space.nearest(start)
+        if np.any(x != centre):
+            for where in (centre, x):
+                self(where)
+        return self.best
+
+    @property
+    def choice(self) -> Choice:
+        # Nobody knows more of these digits, and so tables that differ by rounding alone get the same kernel.
+        return Choice(self._space.at(np.round(self.best, _DIGITS)), -self._least, self.history)
+
+
+class _EnoughError(Exception):
+    """Time is up."""
+
+
+Optimiser = Callable[[_Search, Space, np.ndarray], None]
+
+
+def by_quasi_newton(search: _Search, space: Space, x: np.ndarray) -> None:
+    """L-BFGS, each kernel judged with its belief settled."""
+    options = {"ftol": _TOLERANCE, "maxiter": _MOST_ITERATIONS}
+    bounds = [(-far, far) for far in space.farthest]
+    minimize(search, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+
+
+def by_gradient_steps(search: _Search, space: Space, x: np.ndarray) -> None:
+    r"""The paper's own way: a few updates of the belief, one step up the gradient, and again (Wenzel 2017, eq. 12).
+
+    A step that ascends makes the next a third longer; one that does not is taken back, and the next is half as long.
+    """
+    loss, slopes = search(x)
+    length = _FIRST_STEP
+    for _ in range(_MOST_STEPS):
+        step = length * slopes / max(float(np.linalg.norm(slopes)), 1e-12)
+        tried = np.clip(x - step, -space.farthest, space.farthest)
+        loss_there, slopes_there = search(tried)
+        if loss_there < loss:
+            x, loss, slopes, length = tried, loss_there, slopes_there, length * 4 / 3
+        else:
+            length /= 2
+        if length < _LEAST_STEP:
+            break
+
+
+def maximise(
+    evidence: Evidence,
+    space: Space,
+    optimiser: Optimiser = by_quasi_newton,
+    start: Kernel | None = None,
+    monitor: Monitor | None = None,
+) -> Choice:
+    """The kernel of greatest objective; the best so far if time runs out, or the user interrupts to end the tuning."""
+    search = _Search(evidence, space, monitor)
+    try:
+        optimiser(search, space, search.begin(start if start is not None else space.kernel))
+    except _EnoughError:
+        pass
+    except KeyboardInterrupt:
+        if monitor is None or not search.history:
+            raise
+        monitor.interrupted = True
+    return search.choice
