@@ -51,10 +51,10 @@ def test_a_white_kernel_widens_every_row_and_shifts_none(moons):
 
 def test_as_many_points_as_the_kernel_needs(moons):
     X, y = moons
-    rough, smooth = (BayesianSVC(3.0 * RBF(scale), tune=None).fit(X, y) for scale in (1e-3, 1.0))
-    assert_array_equal(rough.inducing_points_, np.unique(X, axis=0))
+    rough, smooth = (BayesianSVC(3.0 * RBF(scale), tune=None).fit(X[:200], y[:200]) for scale in (1e-3, 1.0))
+    assert_array_equal(rough.inducing_points_, np.unique(X[:200], axis=0))
     assert len(smooth.inducing_points_) < 40
-    assert smooth.rows_.lift(X).leftover.mean() <= 0.01
+    assert smooth.rows_.lift(X[:200]).leftover.mean() <= 0.01
     assert set(map(tuple, smooth.inducing_points_)) <= set(map(tuple, X))
     many = np.random.default_rng(0).normal(size=(2 * AUTO_POINTS, 2))
     rough = BayesianSVC(RBF(1e-3), tune=None, random_state=0, max_time=1e-9).fit(many, many[:, 0] > 0)

@@ -139,7 +139,7 @@ def test_both_ways_up_end_at_the_same_kernel(table):
 @pytest.mark.parametrize("how", TUNINGS)
 def test_columns_that_say_nothing_get_long_length_scales(table, how):
     X, y, weight = table
-    kernel = choose_kernel(judging(X, y, weight), KERNEL, describe(X, weight), how, Hinge()).kernel
+    kernel = choose_kernel([judging(X, y, weight)], KERNEL, describe(X, weight), how, Hinge()).kernel
     first, second, noise = np.exp(kernel.theta[1:4])
     assert noise > 1.5 * max(first, second)
 
@@ -148,7 +148,7 @@ def test_starts_a_hundred_times_apart_end_together(table):
     X, y, weight = table
     columns = describe(X, weight)
     found = [
-        choose_kernel(judging(X, y, weight), 3.0 * RBF(scale), columns, "bound", Hinge()).kernel.theta
+        choose_kernel([judging(X, y, weight)], 3.0 * RBF(scale), columns, "bound", Hinge()).kernel.theta
         for scale in (0.02, 2.0, 200.0)
     ]
     assert_allclose(found[0], found[1], atol=0.05)
@@ -187,12 +187,12 @@ def test_judges_are_distinct_rows_with_their_total_weight(rng):
 
 
 def test_large_tables_are_judged_by_some_of_their_rows(rng):
-    X = rng.normal(size=(3 * judges._JUDGING_ROWS, 2))
+    X = rng.normal(size=(3 * judges._FIRST_ROWS, 2))
     heavy = np.where(X[:, 0] > 0, 3.0, 1.0)
     rows = Judges.of(X, np.sign(X[:, 1]), heavy, np.ones(len(X)), np.random.RandomState(0))
-    assert rows.weight.sum() == judges._JUDGING_ROWS  # a heavy row may be drawn twice
-    assert len(rows.points) == judges._MOST_POINTS
-    assert abs(rows.weight[rows.X[:, 0] > 0].sum() / judges._JUDGING_ROWS - 0.75) < 0.02
+    assert rows.weight.sum() == judges._FIRST_ROWS  # a heavy row may be drawn twice
+    assert 0.9 * judges._MOST_POINTS < len(rows.points) <= judges._MOST_POINTS
+    assert abs(rows.weight[rows.X[:, 0] > 0].sum() / judges._FIRST_ROWS - 0.75) < 0.02
     light = Judges.of(X, np.sign(X[:, 1]), heavy / 1e4, np.ones(len(X)), np.random.RandomState(0))
     assert_allclose(light.weight.sum(), heavy.sum() / 1e4)
 
@@ -250,7 +250,7 @@ def test_units_order_and_copies_of_rows_do_not_change_the_kernel(table, rng):
     order = rng.permutation(np.repeat(np.arange(len(y)), weight))
     assert_allclose(BayesianSVC().fit(X[order], y[order]).kernel_.theta, theta, atol=1e-12)
     stretched = BayesianSVC().fit(X * [1e-8, 1.0, 1e8] + [1, -1, 1e8], y, sample_weight=weight).kernel_.theta
-    assert_allclose(stretched - theta, [0, np.log(1e-8), 0, np.log(1e8), 0], atol=2e-3)  # three digits are kept
+    assert_allclose(stretched - theta, [0, np.log(1e-8), 0, np.log(1e8), 0], atol=5e-3)  # three digits are kept
 
 
 def test_a_time_budget_ends_the_tuning_too(table):
@@ -284,5 +284,5 @@ def test_progress_tells_of_the_kernels(table):
     X, y, weight = table
     stream = io.StringIO()
     monitor = Monitor("tuning", verbose=True, stream=stream)
-    choose_kernel(judging(X, y, weight), KERNEL, describe(X, weight), "logistic", LOSSES["hinge"], monitor)
+    choose_kernel([judging(X, y, weight)], KERNEL, describe(X, weight), "logistic", LOSSES["hinge"], monitor)
     assert "tuning kernel" in stream.getvalue()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
+from array_api_compat import device
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
 
@@ -59,6 +60,10 @@ class Table(NamedTuple):
         """An array of the library and dtype of the blocks."""
         return dense(self.X[:1])
 
+    def rows(self, index: np.ndarray) -> Table:
+        """Some of the rows, as a table of their own."""
+        return self._replace(X=_taken(self.X, index), y=_taken(self.y, index), weight=_taken(self.weight, index))
+
     def block(self, index: int) -> tuple[Array, Array, Array]:
         rows = slice(index * self.block_rows, (index + 1) * self.block_rows)
         return dense(self.X[rows]), self.y[rows], self.weight[rows]
@@ -67,6 +72,13 @@ class Table(NamedTuple):
 def rows_in_block(width: int, itemsize: int = 8) -> int:
     """How many rows of ``width`` numbers of ``itemsize`` bytes make a block that fits the cache."""
     return int(np.clip(_BLOCK_BYTES // (max(width, 1) * itemsize), _MIN_ROWS, _MAX_ROWS))
+
+
+def _taken(A: Any, index: np.ndarray) -> Any:
+    if scipy.sparse.issparse(A):
+        return A[index]
+    xp = namespace(A)
+    return xp.take(A, xp.asarray(index, device=device(A)), axis=0)
 
 
 def dense(X: Any) -> Array:

@@ -1,8 +1,8 @@
 """Where to put inducing points.
 
-All choices work in units of each column's spread, on at most a few thousand rows, and on distinct rows with
-their total weights: a row of weight k and k copies of it lead to the same points (in tables too large to be
-searched for repeats, if the copies stand together).
+All choices work in units of the kernel's length-scales (or of each column's spread, if it has none of its own), on at
+most a few thousand rows, and on distinct rows with their total weights: a row of weight k and k copies of it lead to
+the same points (in tables too large to be searched for repeats, if the copies stand together).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg import get_lapack_funcs
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -27,7 +27,7 @@ AUTO_POINTS, _MANY_ROWS = 256, 50_000
 #: hundredth of the width of a margin, squared.
 _CANDIDATES, _LEFT_OVER = 1024, 1e-2
 #: Points are chosen on at most this many rows, or this many for each point.
-_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 8192, 8
+_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
 _KMEANS_STEPS = 10
 #: Tables of up to this many numbers are searched for repeated rows before points are chosen.
 _MERGED_NUMBERS = 2**22
@@ -64,8 +64,8 @@ def choose_points(
     if len(sample.rows) <= wanted:
         return sample.rows
     place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture}[how]
-    scaled = (sample.rows - columns.center) / columns.spread
-    points = place(scaled, sample.weight, wanted, rng) * columns.spread + columns.center
+    units = kernel.units(columns.spread)
+    points = place((sample.rows - columns.center) / units, sample.weight, wanted, rng) * units + columns.center
     return points.astype(sample.rows.dtype)
 
 
@@ -77,7 +77,8 @@ def explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | No
     """
     K = np.asarray(kernel(*2 * (every.rows.astype(np.float64),)))
     share = every.weight / every.weight.sum()
-    L, pivots, rank, _ = dpstrf(K, lower=1, tol=_LEFT_OVER / 100)
+    (pstrf,) = get_lapack_funcs(("pstrf",), (K,))
+    L, pivots, rank, _ = pstrf(K, lower=1, tol=_LEFT_OVER / 100)
     order = pivots - 1
     if rank == 0:
         return None

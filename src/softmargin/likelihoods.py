@@ -165,8 +165,7 @@ class PointHinge:
     is_bound: ClassVar[bool] = False
     needs_guard: ClassVar[bool] = False
     two_moment: ClassVar[bool] = True
-    # The belief contains 1/|z| of every row, but a row off the margin does not bend the objective of the mean at all:
-    # to leave one out the others on the margin must hold, and all else give way (the span of support vectors).
+    # The belief contains 1/|z| of every row, which is no curvature: taken for one, it holds means that would give way.
     site_is_curvature: ClassVar[bool] = False
 
     def log_density(self, y: Array, f: Array) -> Array:
@@ -179,10 +178,12 @@ class PointHinge:
         return Sites(self.log_density(y, mu), w, y * (1 + w))
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        r""":math:`1 / \delta` on the margin, 0 off it: the slope of ``g``, not of the kinked ``l``."""
-        xp = namespace(mu)
-        on_margin = xp.abs(1 - y * mu) < self.floor
-        return xp.where(on_margin, xp.full_like(mu, 1 / self.floor), xp.zeros_like(mu))
+        """That of the hinge averaged over the belief.
+
+        The slope ``g`` itself bends on the margin only, where support vectors hold, and nowhere else.  But a row left
+        out moves the others by as much as the belief is unsure of them, and those that meet the margin on the way hold.
+        """
+        return Hinge().curvature(y, mu, v)
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,16 @@ def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
     return blend(start, end, rate)
 
 
-def ascend(problem: Problem, *, tol: float, max_passes: int, monitor: Monitor | None = None, memory: int = 5) -> Ascent:
-    """Ascends the objective of a problem from its prior's start; see `Ascender`."""
+def ascend(
+    problem: Problem,
+    *,
+    tol: float,
+    max_passes: int,
+    monitor: Monitor | None = None,
+    memory: int = 5,
+    start: Natural | None = None,
+) -> Ascent:
+    """Ascends the objective of a problem from a start, by default its prior's; see `Ascender`."""
     return Ascender(
         problem.stats,
         problem.prior,
@@ -107,7 +115,7 @@ def ascend(problem: Problem, *, tol: float, max_passes: int, monitor: Monitor | 
         max_passes=max_passes,
         memory=memory,
         monitor=monitor,
-    ).run()
+    ).run(start)
 
 
 class Ascender:
@@ -140,9 +148,9 @@ class Ascender:
         self._noise = max(1e-12, 10 * precision_of(reference))
         self._tol = max(tol, self._noise)
 
-    def run(self) -> Ascent:
-        """Ascends from the prior's start until calm, out of passes or time, or interrupted."""
-        point = self._visit(Natural(*self._prior.start(self._reference)), None)
+    def run(self, start: Natural | None = None) -> Ascent:
+        """Ascends from ``start``, by default the prior's, until calm, out of passes or time, or interrupted."""
+        point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, None)
         self._monitor.record(point.objective, accepted=True)
         climb = _Climb(point, min(self._memory, _affordable_memory(point)))
         reason = "passes"

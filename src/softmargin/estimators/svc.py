@@ -155,8 +155,9 @@ class BayesianSVC(BayesianClassifier):
         kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
         judged = []
         if self.tune is not None:
-            judges = Judges.of(data.X, data.y, data.weight, data.unit, rng)
-            kernel, _, judged = choose_kernel(judges, kernel, columns, self.tune, LOSSES[self.loss], monitor)
+            panels = Judges.panels(data.X, data.y, data.weight, data.unit, rng)
+            choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor)
+            kernel, judged = choice.kernel, choice.history
         rows = InducingRows.at(kernel, self._points(data.X, data.weight, columns, kernel, rng))
         return Parts(rows, Ridge.isotropic(rows.n_weights), judged)
 

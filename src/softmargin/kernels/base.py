@@ -52,6 +52,10 @@ class Kernel(ABC):
         """The same kernel, with every length-scale that is None replaced."""
         return self
 
+    def units(self, spread: np.ndarray) -> np.ndarray:
+        """In which units of each column rows should be compared: its length-scales, or the given spread."""
+        return spread
+
     def __add__(self, other: Any) -> Kernel:
         from .combine import Sum, as_kernel
 

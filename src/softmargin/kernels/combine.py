@@ -29,6 +29,9 @@ class _Pair(Kernel):
     def roles(self) -> tuple[tuple[str, int], ...]:
         return self.first.roles + self.second.roles
 
+    def units(self, spread: np.ndarray) -> np.ndarray:
+        return self.second.units(self.first.units(spread))
+
     def with_theta(self, theta: np.ndarray) -> Kernel:
         split = len(self.first.theta)
         return type(self)(self.first.with_theta(theta[:split]), self.second.with_theta(theta[split:]))

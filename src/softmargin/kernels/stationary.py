@@ -76,6 +76,9 @@ class _Stationary(Kernel):
     def with_length_scale(self, length_scale: Any) -> Kernel:
         return replace(self, length_scale=length_scale) if self.length_scale is None else self
 
+    def units(self, spread: np.ndarray) -> np.ndarray:
+        return np.asarray(self.length_scale) if isinstance(self.length_scale, tuple) else spread
+
     def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
         A, B, _ = self._scaled(X, Z)
         W = -2 * dK * self._slope_at(A, B, K)

@@ -14,7 +14,7 @@ a true one, and the default judge whatever the loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..columns import Columns
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
-from .evidence import LOGISTIC_JUDGE, MOST_UPDATES, Evidence, Judged
+from .evidence import LOGISTIC_JUDGE, Evidence, Judged
 from .judges import Judges
 from .search import Choice, by_gradient_steps, by_quasi_newton, maximise
 from .space import Space, typical
@@ -38,21 +38,41 @@ _FACTORS = (0.25, 4.0)
 
 
 def choose_kernel(
-    judges: Judges, kernel: Kernel, columns: Columns, how: str, likelihood: Likelihood, monitor: Monitor | None = None
+    panels: Sequence[Judges],
+    kernel: Kernel,
+    columns: Columns,
+    how: str,
+    likelihood: Likelihood,
+    monitor: Monitor | None = None,
 ) -> Choice:
-    """The kernel that the rows prefer, near a given one, by one of `TUNINGS`.
+    """The kernel that the rows prefer, by one of `TUNINGS`; every panel begins where the one before it ended.
 
     Length-scales have their prior about the columns' spread, wherever the given ones are; variances about the given.
     """
     center = typical(kernel, columns)
-    judge = likelihood if how in ("bound", "bound-steps") else LOGISTIC_JUDGE
-    optimiser = by_gradient_steps if how == "bound-steps" else by_quasi_newton
-    evidence = judges.evidence(judge, _UPDATES_PER_STEP if how == "bound-steps" else MOST_UPDATES)
-    choice = maximise(evidence, Space.around(center), optimiser, kernel, monitor)
+
+    def best(apart: bool) -> Choice:
+        choice, history = kernel, []
+        for judges in panels:
+            choice = _judged(judges, Space.around(center, apart), choice, how, likelihood, monitor)
+            history += choice.history
+        assert isinstance(choice, Choice)
+        return choice._replace(history=history)
+
+    choice = best(apart=True)
     if how != "loo":
         return choice
-    tied = maximise(judges.evidence(judge), Space.around(center, apart=False), optimiser, kernel, monitor)
-    return _kept_by_left_out(judges, choice, list(_rivals(choice, tied)), likelihood)
+    return _kept_by_left_out(panels[-1], choice, list(_rivals(choice, best(apart=False))), likelihood)
+
+
+def _judged(
+    judges: Judges, space: Space, start: Kernel | Choice, how: str, likelihood: Likelihood, monitor: Monitor | None
+) -> Choice:
+    """The kernel that one panel prefers."""
+    if how == "bound-steps":
+        return maximise(judges.evidence(likelihood, _UPDATES_PER_STEP), space, by_gradient_steps, start, monitor)
+    judge = likelihood if how == "bound" else LOGISTIC_JUDGE
+    return maximise(judges.evidence(judge), space, by_quasi_newton, start, monitor)
 
 
 def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:

@@ -15,7 +15,7 @@ from ..rows import Features, InducingRows
 from ..rows.inducing import bound_slopes, through_whitener
 
 #: Nats within which a belief is at its optimum, also as a share of the rows, and most updates on the way.
-_SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 1e-5, 20
+_SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 5e-5, 20
 #: The logistic likelihood with as many nodes as a judge needs.
 LOGISTIC_JUDGE = Quadrature(Logistic(), n_nodes=12)
 
@@ -59,6 +59,11 @@ class Evidence:
         self._prior = Ridge.isotropic(len(points))
         self._sites = likelihood.sites(y, np.zeros(len(y)), np.ones(len(y)))
         self._tolerance = max(_SETTLED, _SETTLED_SHARE * float(weight.sum()))
+
+    def begin_from(self, judged: Judged) -> None:
+        """Takes the sites from a belief found on other rows."""
+        latent = judged.rows.lift(self._X).moments(judged.belief)
+        self._sites = self._likelihood.sites(self._y, latent.mu, latent.v)
 
     def at(self, kernel: Kernel) -> Judged:
         """The objective and its slopes at a kernel."""

@@ -19,8 +19,10 @@ from ..rows import InducingRows
 from ..steps import ascend
 from .evidence import MOST_UPDATES, Evidence
 
-#: Rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
-_JUDGING_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 2048, 8, 64, 128
+#: Most rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
+_FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
+#: Rows and points of the second panel, for tables too large for the first.
+_MORE_ROWS, _MORE_POINTS = 2048, 256
 #: How far the fits go whose leave-one-out losses are compared.
 _LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
 
@@ -35,12 +37,21 @@ class Judges(NamedTuple):
     points: np.ndarray
 
     @classmethod
-    def of(cls, X: Any, y: np.ndarray, weight: np.ndarray, unit: np.ndarray, rng: np.random.RandomState) -> Judges:
+    def of(
+        cls,
+        X: Any,
+        y: np.ndarray,
+        weight: np.ndarray,
+        unit: np.ndarray,
+        rng: np.random.RandomState,
+        n_rows: int = _FIRST_ROWS,
+        n_points: int | None = None,
+    ) -> Judges:
         """All rows of a small table; of a large one as many as are enough, drawn in proportion to weight."""
-        if X.shape[0] > _JUDGING_ROWS:
-            chosen = drawn_by_weight(weight, _JUDGING_ROWS, rng)
+        if X.shape[0] > n_rows:
+            chosen = drawn_by_weight(weight, n_rows, rng)
             X, y = X[chosen], y[chosen]
-            weight = unit = np.full(_JUDGING_ROWS, min(1.0, weight.sum() / _JUDGING_ROWS))
+            weight = unit = np.full(n_rows, min(1.0, weight.sum() / n_rows))
         both, first, which = np.unique(
             np.column_stack([dense(X).astype(np.float64, copy=False), y]),
             axis=0,
@@ -48,9 +59,19 @@ class Judges(NamedTuple):
             return_inverse=True,
         )
         total = np.bincount(which.ravel(), weights=weight)
-        wanted = int(np.clip(len(both) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
-        points = scattered_points(both[:, :-1], total, wanted)
-        return cls(both[:, :-1], both[:, -1], total, unit[first], points)
+        if n_points is None:
+            n_points = int(np.clip(len(both) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
+        return cls(both[:, :-1], both[:, -1], total, unit[first], scattered_points(both[:, :-1], total, n_points))
+
+    @classmethod
+    def panels(
+        cls, X: Any, y: np.ndarray, weight: np.ndarray, unit: np.ndarray, rng: np.random.RandomState
+    ) -> list[Judges]:
+        """The rows that judge the kernels of a table: few to come near the best, and if there are more, more to end."""
+        first = cls.of(X, y, weight, unit, rng)
+        if X.shape[0] <= _FIRST_ROWS:
+            return [first]
+        return [first, cls.of(X, y, weight, unit, rng, _MORE_ROWS, _MORE_POINTS)]
 
     def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES) -> Evidence:
         return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates)

@@ -11,11 +11,11 @@ from scipy.optimize import minimize
 from ..arrays import NotPositiveDefiniteError
 from ..kernels import Kernel
 from ..monitor import Monitor
-from .evidence import Evidence
+from .evidence import Evidence, Judged
 from .space import Space
 
 #: L-BFGS ends when an iteration gains less than this share of the objective.
-_TOLERANCE, _MOST_ITERATIONS = 1e-4, 30
+_TOLERANCE, _MOST_ITERATIONS, _ITERATIONS_WHEN_NEAR = 1e-4, 30, 5
 #: Plain gradient steps: the first and least length in the logarithms, and the most of them.
 _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
 #: The share of a time budget that may be spent before the ascent begins.
@@ -25,11 +25,15 @@ _DIGITS = 3
 
 
 class Choice(NamedTuple):
-    """The kernel that was chosen, its objective with the prior of the logarithms, and the kernels on the way."""
+    """The kernel that was chosen, its objective with the prior of the logarithms, and the kernels on the way.
+
+    ``judged`` is what the rows said of it, before it was rounded.
+    """
 
     kernel: Kernel
     value: float
     history: list[dict[str, Any]]
+    judged: Judged | None = None
 
 
 class _Search:
@@ -42,6 +46,7 @@ class _Search:
         self._evidence, self._space, self._monitor = evidence, space, monitor
         self.best, self._least, self._worst = np.zeros(len(space.deviation)), np.inf, 0.0
         self.history: list[dict[str, Any]] = []
+        self._judged: Judged | None = None
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         if self._monitor is not None and self.history and self._monitor.spent(_SHARE_OF_TIME):
@@ -58,15 +63,12 @@ class _Search:
             self._monitor.note(f"kernel {len(self.history)}  bound {-loss:.6g}")
         self._worst = max(self._worst, loss)
         if loss < self._least:
-            self.best, self._least = x.copy(), loss
+            self.best, self._least, self._judged = x.copy(), loss, judged
         return loss, -(self._space.basis.T @ judged.slopes) - prior_slopes
 
-    def begin(self, start: Kernel) -> np.ndarray:
-        """Coordinates to begin from: those of ``start``, or the centre where that is better.
-
-        A start out of sight of the data has no slope to follow.
-        """
-        centre, x = self.best, self._space.nearest(start)
+    def better_of_centre_and(self, x: np.ndarray) -> np.ndarray:
+        """Where to begin: a start out of sight of the data has no slope to follow."""
+        centre = self.best
         if np.any(x != centre):
             for where in (centre, x):
                 self(where)
@@ -75,30 +77,30 @@ class _Search:
     @property
     def choice(self) -> Choice:
         # Nobody knows more of these digits, and so tables that differ by rounding alone get the same kernel.
-        return Choice(self._space.at(np.round(self.best, _DIGITS)), -self._least, self.history)
+        return Choice(self._space.at(np.round(self.best, _DIGITS)), -self._least, self.history, self._judged)
 
 
 class _EnoughError(Exception):
     """Time is up."""
 
 
-Optimiser = Callable[[_Search, Space, np.ndarray], None]
+Optimiser = Callable[[_Search, Space, np.ndarray, bool], None]
 
 
-def by_quasi_newton(search: _Search, space: Space, x: np.ndarray) -> None:
-    """L-BFGS, each kernel judged with its belief settled."""
-    options = {"ftol": _TOLERANCE, "maxiter": _MOST_ITERATIONS}
+def by_quasi_newton(search: _Search, space: Space, x: np.ndarray, near: bool = False) -> None:
+    """L-BFGS, each kernel judged with its belief settled; a few iterations if the start is ``near`` the end."""
+    options = {"ftol": _TOLERANCE, "maxiter": _ITERATIONS_WHEN_NEAR if near else _MOST_ITERATIONS}
     bounds = [(-far, far) for far in space.farthest]
     minimize(search, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
 
 
-def by_gradient_steps(search: _Search, space: Space, x: np.ndarray) -> None:
+def by_gradient_steps(search: _Search, space: Space, x: np.ndarray, near: bool = False) -> None:
     r"""The paper's own way: a few updates of the belief, one step up the gradient, and again (Wenzel 2017, eq. 12).
 
     A step that ascends makes the next a third longer; one that does not is taken back, and the next is half as long.
     """
     loss, slopes = search(x)
-    length = _FIRST_STEP
+    length = _FIRST_STEP / 4 if near else _FIRST_STEP
     for _ in range(_MOST_STEPS):
         step = length * slopes / max(float(np.linalg.norm(slopes)), 1e-12)
         tried = np.clip(x - step, -space.farthest, space.farthest)
@@ -115,13 +117,22 @@ def maximise(
     evidence: Evidence,
     space: Space,
     optimiser: Optimiser = by_quasi_newton,
-    start: Kernel | None = None,
+    start: Kernel | Choice | None = None,
     monitor: Monitor | None = None,
 ) -> Choice:
-    """The kernel of greatest objective; the best so far if time runs out, or the user interrupts to end the tuning."""
+    """The kernel of greatest objective; the best so far if time runs out, or the user interrupts to end the tuning.
+
+    ``start`` is a kernel to begin at, or the choice of other rows, which is taken to be near.
+    """
     search = _Search(evidence, space, monitor)
+    near = isinstance(start, Choice)
+    if isinstance(start, Choice):
+        start, judged = start.kernel, start.judged
+        if judged is not None:
+            evidence.begin_from(judged)
     try:
-        optimiser(search, space, search.begin(start if start is not None else space.kernel))
+        x = space.nearest(space.kernel if start is None else start)
+        optimiser(search, space, x if near else search.better_of_centre_and(x), near)
     except _EnoughError:
         pass
     except KeyboardInterrupt:
