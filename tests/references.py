@@ -5,7 +5,7 @@ Nothing here is imported from the library except the containers that a result is
 
 import numpy as np
 from scipy.special import digamma, gammaln, kv
-from scipy.stats import invgamma, multivariate_normal
+from scipy.stats import invgamma, multivariate_normal, norm
 
 # Calculus ----------------------------------------------------------------------------------------
 
@@ -212,3 +212,53 @@ def luts_algorithm_2(X, Z, y, sigma2_beta, A_u, B_u, n_loops=3000):
             + y @ C @ mu + np.sum(np.log(chi)) / 4 + np.sum(np.log(kv(0.5, np.sqrt(chi))))
         )  # fmt: skip
     return mu, Sigma, B_q, bounds
+
+
+# The hinge's posterior, by brute force -------------------------------------------------------------
+
+
+def grid_moments(log_density, edges, n_points):
+    """Mean and covariance of an unnormalised density over a few variables, summed on a grid; edges are (low, high)."""
+    axes = [np.linspace(low, high, n_points) for low, high in edges]
+    points = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+    log_p = log_density(points)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    mean = p @ points
+    return mean, (points - mean).T @ ((points - mean) * p[:, None])
+
+
+def hinge_log_posterior(phi, leftover, y, weight, precision):
+    """``log p(u | y)`` up to a constant, for points ``u`` in rows, each row's independent leftover integrated out.
+
+    With ``z = 1 - y phi'u`` and ``s^2`` the leftover, ``E exp(-2 c max(0, z + s e))``
+    ``= Phi(-z/s) + exp(2 c (c s^2 - z)) Phi(z/s - 2 c s)``.
+    """
+
+    def log_density(points):
+        total = -0.5 * np.einsum("ij,jk,ik->i", points, precision, points)
+        for row, s2, label, c in zip(phi, leftover, y, weight, strict=True):
+            z = 1 - label * (points @ row)
+            if s2 == 0:
+                total += -2 * c * np.maximum(z, 0)
+            else:
+                s = np.sqrt(s2)
+                total += np.logaddexp(norm.logcdf(-z / s), 2 * c * (c * s2 - z) + norm.logcdf(z / s - 2 * c * s))
+        return total
+
+    return log_density
+
+
+def svm_by_coordinates(K, y, C, n_sweeps=20_000, tol=1e-10):
+    """Latent values of ``min f'K^-1 f / 2 + C sum max(0, 1 - y f)``, no intercept: its dual, one row at a time."""
+    alpha, f = np.zeros(len(y)), np.zeros(len(y))
+    for _ in range(n_sweeps):
+        largest = 0.0
+        for i in range(len(y)):
+            step = np.clip(alpha[i] + (1 - y[i] * f[i]) / K[i, i], 0, C) - alpha[i]
+            alpha[i] += step
+            f += step * y[i] * K[i]
+            largest = max(largest, abs(step))
+        if largest < tol:
+            break
+    return f

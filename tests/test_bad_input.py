@@ -129,7 +129,7 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
         ({"learning_rate": (1.0, 0.4)}, "power in learning_rate must lie above 0.5"),
         ({"n_draws": 0}, "n_draws must be an integer >= 1, got 0"),
         ({"n_inducing": 0}, "n_inducing must be an integer >= 1 or 'auto', got 0"),
-        ({"inducing": "kmean"}, "'kmeans', 'random', 'mixture', got 'kmean'"),
+        ({"inducing": "kmean"}, "'kmeans', 'random', 'mixture', 'tuned', got 'kmean'"),
         ({"inducing": np.zeros((4, 2))}, r"points of shape \(n_points, 3\) to match X"),
     ],
 )

@@ -9,7 +9,7 @@ from contracts import RowsCase
 from softmargin.kernels import RBF, Constant, Linear, Matern, White
 from softmargin.likelihoods import AugmentedHinge, Hinge, JaakkolaJordan
 from softmargin.rows import InducingRows, LinearRows
-from softmargin.rows.inducing import Slopes, bound_slopes, through_whitener
+from softmargin.rows.slopes import Slopes, bound_slopes, in_theta
 
 CENTER, SCALE = np.array([0.3, -1.0, 2.0]), np.array([0.5, 1.0, 4.0])
 POINTS = np.random.default_rng(9).normal(size=(40, 3))
@@ -115,7 +115,7 @@ def slopes_at_fixed_belief(kernel, points, X, y, weight, belief, likelihood, par
     w, b = weight * sites.w, weight * sites.b
     cuts = np.array_split(np.arange(len(X)), parts)
     slopes = [bound_slopes(rows, X[cut], rows.lift(X[cut]).phi, belief, w[cut], b[cut]) for cut in cuts]
-    return through_whitener(rows, Slopes(*(sum(part) for part in zip(*slopes, strict=True))))
+    return in_theta(rows, Slopes(*(sum(part) for part in zip(*slopes, strict=True))))
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_slopes_agree_in_torch(problem):
     rows = InducingRows.at(kernel, torch.from_numpy(POINTS[:12]))
     tensor, w, b = torch.from_numpy(X), torch.from_numpy(weight), torch.from_numpy(weight * y)
     seen = belief.seen_by(w)
-    theirs = through_whitener(rows, bound_slopes(rows, tensor, rows.lift(tensor).phi, seen, w, b))
+    theirs = in_theta(rows, bound_slopes(rows, tensor, rows.lift(tensor).phi, seen, w, b))
     rows = InducingRows.at(kernel, POINTS[:12])
-    ours = through_whitener(rows, bound_slopes(rows, X, rows.lift(X).phi, belief, weight, weight * y))
+    ours = in_theta(rows, bound_slopes(rows, X, rows.lift(X).phi, belief, weight, weight * y))
     assert_allclose(theirs, ours, rtol=1e-8)

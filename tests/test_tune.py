@@ -286,3 +286,29 @@ def test_progress_tells_of_the_kernels(table):
     monitor = Monitor("tuning", verbose=True, stream=stream)
     choose_kernel([judging(X, y, weight)], KERNEL, describe(X, weight), "logistic", LOSSES["hinge"], monitor)
     assert "tuning kernel" in stream.getvalue()
+
+
+# Points ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, 2.0 * Matern((0.8, 2.0, 1.5), nu=2.5) + Linear(0.3)], ids=repr)
+def test_slopes_in_the_points_are_those_of_the_settled_objective(table, kernel, monkeypatch):
+    monkeypatch.setattr(evidence, "_SETTLED", 1e-11)
+    monkeypatch.setattr(evidence, "_SETTLED_SHARE", 0.0)
+    X, y, weight = table
+    judge = Evidence(X, y, weight, X[:6], Quadrature(), n_updates=2000)
+    slopes = judge.through(kernel, X[:6])[1]
+    by_differences = references.gradient(lambda flat: judge.through(kernel, flat.reshape(6, 3))[0], X[:6].ravel(), 1e-4)
+    assert_allclose(slopes.ravel(), by_differences, rtol=1e-4, atol=2e-4)
+
+
+def test_moved_points_raise_the_bound(table):
+    X, y, weight = table
+    fixed, moved = (
+        BayesianSVC(KERNEL, tune=None, n_inducing=5, inducing=how, random_state=0).fit(X, y, sample_weight=weight)
+        for how in ("kmeans", "tuned")
+    )
+    assert moved.bound_ > fixed.bound_ + 1
+    assert moved.inducing_points_.shape == (5, 3)
+    everywhere = BayesianSVC(KERNEL, tune=None, inference="batch").fit(X, y, sample_weight=weight)
+    assert moved.bound_ <= everywhere.bound_ + 1e-4 * abs(everywhere.bound_)  # a bound at any points

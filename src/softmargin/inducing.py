@@ -63,7 +63,7 @@ def choose_points(
     sample = _sample(every, max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT * wanted), rng)
     if len(sample.rows) <= wanted:
         return sample.rows
-    place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture}[how]
+    place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture, "tuned": _kmeans}[how]
     units = kernel.units(columns.spread)
     points = place((sample.rows - columns.center) / units, sample.weight, wanted, rng) * units + columns.center
     return points.astype(sample.rows.dtype)
@@ -75,6 +75,7 @@ def explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | No
     A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
     each takes away.  Smooth kernels need far fewer points than there are rows.
     """
+    every = Distinct(*(part[:: -(-len(every.weight) // _CANDIDATES)] for part in every))
     K = np.asarray(kernel(*2 * (every.rows.astype(np.float64),)))
     share = every.weight / every.weight.sum()
     (pstrf,) = get_lapack_funcs(("pstrf",), (K,))

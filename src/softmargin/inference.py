@@ -9,15 +9,20 @@ import numpy as np
 
 from .arrays import to_numpy
 from .engine import Problem
+from .gibbs import Draws, sample
+from .likelihoods import PointHinge
 from .loo import LeftOut, left_out, thinned
 from .monitor import Monitor
 from .steps import Ascent, ascend
+from .stochastic import Schedule, Walk, polish, scaled, wander
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
 #: Losses whose augmentation can be drawn (Gibbs), or maximised over (ECM).
 HINGES = ("hinge", "hinge-augmented")
 #: Tables of at least this many rows are large: stochastic steps first, then one full pass.
 LARGE = 50_000
+#: Tables of at least this many rows are first fitted by one row in so many, roughly.
+_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-3
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
 _START_TOLERANCE, _BURN_IN_SHARE = 1e-4, 0.2
 
@@ -37,7 +42,7 @@ class Inferred(NamedTuple):
     """What an inference found; ``draws`` by Gibbs only."""
 
     ascent: Ascent
-    draws: Any = None
+    draws: Draws | None = None
 
     def left_out(self, problem: Problem, unit: np.ndarray) -> tuple[Problem, LeftOut]:
         """Leave-one-out moments, and the problem (of fewer rows, if there are very many) whose rows they belong to."""
@@ -47,20 +52,18 @@ class Inferred(NamedTuple):
         return problem, LeftOut(*map(to_numpy, left_out(problem, self.ascent.point.belief, unit)))
 
 
-def infer(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> tuple[Problem, Inferred]:
+def infer(
+    problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor
+) -> tuple[Problem, Inferred]:
     """Finds the belief as the plan says; returns the problem too, for ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
         how = "polished" if problem.table.n_rows >= LARGE else "cavi"
     if how == "ecm":
-        from .likelihoods import PointHinge
-
         problem = replace(problem, likelihood=PointHinge())
     if how in ("cavi", "ecm"):
-        return problem, Inferred(ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor))
+        return problem, Inferred(_ascended(problem, plan, monitor))
     if how in ("svi", "polished"):
-        from .stochastic import Schedule, polish, wander
-
         ascent = wander(
             problem,
             rng=rng,
@@ -71,14 +74,33 @@ def infer(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Mon
             monitor=monitor,
         )
         return problem, Inferred(polish(problem, ascent) if how == "polished" else ascent)
-    return problem, _drawn(problem, plan, rng, monitor)
+    return problem, _drawn(problem, plan, unit, rng, monitor)
 
 
-def _drawn(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
+def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
+    """Coordinate ascent; in tables of many rows from the optimum of some of them, which is cheap and not far."""
+    table, start, max_passes = problem.table, None, plan.max_passes
+    if table.n_rows >= _ROWS_FOR_A_PILOT:
+        walk = Walk.random(table.n_rows, np.random.RandomState(0))
+        few = replace(problem, table=table.rows(walk.rows(0, table.n_rows // _PILOT_SHARE)), _kept={})
+        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes)
+        start = scaled(pilot.point.image, float(table.weight.sum()) / float(few.table.weight.sum()))
+        if pilot.reason == "interrupt":
+            monitor.interrupted, max_passes = True, 1
+    return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+
+
+def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
-    from .gibbs import sample
-
     ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes)
     burn_in = int(_BURN_IN_SHARE * plan.n_draws)
-    draws = sample(problem, rng=rng, n_draws=plan.n_draws, burn_in=burn_in, monitor=monitor, start=ascent.point.belief)
+    draws = sample(
+        problem,
+        rng=rng,
+        n_draws=plan.n_draws,
+        burn_in=burn_in,
+        monitor=monitor,
+        start=ascent.point.belief,
+        unit=unit,
+    )
     return Inferred(Ascent(ascent.point._replace(belief=draws.belief), draws.reason), draws)

@@ -127,7 +127,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             parts = self._parts(data, rng, monitor)
             table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
             problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
-            problem, inferred = infer(problem, self._plan(), rng, monitor)
+            problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
             link, loo_log_loss = self._fit_link(problem, inferred, data.unit)
         return Found(data, parts, problem, inferred, monitor, link, loo_log_loss)
 
@@ -186,6 +186,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.bound_, self.stop_reason_ = ascent.point.objective, found.reason
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
         self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
+        self.draws_ = found.inferred.draws
 
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""
@@ -215,9 +216,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         positive_integer("n_samples", n_samples)
         rng = check_random_state(random_state)
         X = dense(check_rows(self, X, reset=False)).astype(np.float64, copy=False)
-        draws = self.rows_.lift(X).phi @ self._seen_belief.sample(n_samples, rng).T
+        draws = self.rows_.lift(X).phi @ self._draw_weights(n_samples, rng).T
         root = self.rows_.leftover_root(X)
         return draws if root is None else draws + root @ rng.standard_normal((root.shape[1], n_samples))
+
+    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+        if self.draws_ is None:
+            return self._seen_belief.sample(n_samples, rng)
+        return self.draws_.weights[rng.randint(len(self.draws_.weights), size=n_samples)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The logit of the probability of ``classes_[1]``, for each row."""

@@ -14,12 +14,12 @@ from ..likelihoods import LOSSES
 from ..monitor import Monitor
 from ..priors import Ridge
 from ..rows import InducingRows
-from ..tune import TUNINGS, Judges, choose_kernel
+from ..tune import TUNINGS, Judges, choose_kernel, moved_points
 from ..validation import check_rows, one_of, positive_integer
 from .base import BayesianClassifier, Data, Found, Parts
 
 KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
-PLACEMENTS = ("kmeans", "random", "mixture")
+PLACEMENTS = ("kmeans", "random", "mixture", "tuned")
 #: Prior variances of the named kernels: of the function (benchmarks/defaults.py), and of an offset shared by all rows.
 _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 #: The variance that a tuned kernel is expected to have.
@@ -154,11 +154,16 @@ class BayesianSVC(BayesianClassifier):
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
         kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
         judged = []
+        moving = isinstance(self.inducing, str) and self.inducing == "tuned"
+        panels = Judges.panels(*data[:4], rng) if self.tune is not None or moving else []
         if self.tune is not None:
-            panels = Judges.panels(data.X, data.y, data.weight, data.unit, rng)
             choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor)
             kernel, judged = choice.kernel, choice.history
-        rows = InducingRows.at(kernel, self._points(data.X, data.weight, columns, kernel, rng))
+        points = self._points(data.X, data.weight, columns, kernel, rng)
+        if moving:
+            units = kernel.units(columns.spread)
+            points = moved_points(panels[-1], kernel, points, LOSSES[self.loss], units, monitor)
+        rows = InducingRows.at(kernel, points)
         return Parts(rows, Ridge.isotropic(rows.n_weights), judged)
 
     def _keep(self, found: Found) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..arrays import Array
 from ..gaussian import Belief
 from .ridge import Ridge
@@ -35,4 +37,8 @@ class Prior(Protocol):
 
     def kl(self, belief: Belief) -> Array:
         """The divergence of the belief from the prior, everything inferred included."""
+        ...
+
+    def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> Any:
+        """Everything inferred beside the weights, drawn given them: a ``hyper`` that `given` will take for certain."""
         ...

@@ -42,6 +42,9 @@ class Ridge(NamedTuple):
     def kl(self, belief: Belief) -> Array:
         return kl(belief, in_place_of(self.precision, belief.mean), self._log_det())
 
+    def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> None:
+        """Nothing is inferred."""
+
     def _log_det(self) -> float:
         if self.precision.ndim == 1:
             return float(np.log(self.precision).sum())

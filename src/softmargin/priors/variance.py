@@ -99,6 +99,16 @@ class VarianceComponents(NamedTuple):
         )
         return of_weights + float(of_variances.sum())
 
+    def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> InverseGamma:
+        r""":math:`\sigma_g^2 \mid u \sim IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} u_j^2)`.
+
+        The draw stands as an inverse gamma whose mean precision it is, all that `given` looks at.  Averaged entry by
+        entry, such stand for the mean of :math:`\sigma^2`.
+        """
+        shape = self.shape + self._sizes / 2
+        precision = rng.gamma(shape) / (self.rate + self._sums(weights**2) / 2)
+        return InverseGamma(shape, shape / precision)
+
     def _infer(self, weights: Belief) -> InverseGamma:
         energy = self._sums(to_numpy(weights.variances + weights.mean**2))
         return InverseGamma(self.shape + self._sizes / 2, self.rate + energy / 2)

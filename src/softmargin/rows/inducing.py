@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 from array_api_compat import device
 
 from ..arrays import (
@@ -21,7 +20,6 @@ from ..arrays import (
     row_squares,
     squares_through_lower,
     times_lower_transposed,
-    to_numpy,
 )
 from ..gaussian import Belief
 from ..kernels import Kernel
@@ -112,59 +110,3 @@ class KernelView(NamedTuple):
         K = self.kernel(X, self.points)
         prior, gained = self.kernel.diagonal(X), squares_through_lower(K, self.gained)
         return as_float64(K @ self.coefficients), clipped_at_zero(as_float64(prior) - as_float64(gained))
-
-
-class Slopes(NamedTuple):
-    """Slopes of a sum over rows: in ``theta`` through the rows themselves, and through the whitener.
-
-    Slopes of blocks add up; `through_whitener` then folds ``H`` into ``theta``, once.
-    """
-
-    theta: np.ndarray
-    H: np.ndarray
-
-
-def pullback(rows: InducingRows, X: Array, phi: Array, dphi: Array, dk: Array) -> Slopes:
-    r"""Slopes given those in ``phi`` (row by weight) and in ``k(x, x)``.
-
-    :math:`\partial F/\partial k(Z, x_i) = L^{-T} \partial F/\partial\phi_i`, and
-    :math:`H = \sum_i \partial F/\partial\phi_i\, \phi_i^T` is all that the factor ``L`` needs.
-    """
-    Z = like(rows.points, X)
-    dK = dphi @ like(rows.whitener, X)
-    theta = rows.kernel.pullback(X, Z, dK) + rows.kernel.pullback_diagonal(X, dk)
-    return Slopes(theta, to_numpy(as_float64(dphi.T @ phi)))
-
-
-def through_whitener(rows: InducingRows, slopes: Slopes) -> np.ndarray:
-    r"""All slopes in ``theta``: those of the rows, and those through :math:`L L^T = K_{ZZ}`.
-
-    :math:`\bar L = -\mathrm{tril}(L^{-T} H)`; with :math:`\Phi` the lower triangle, its diagonal halved,
-    :math:`\bar K = L^{-T} \Phi(L^T \bar L) L^{-1}`, symmetrised.
-    The jitter is a fixed share of the trace, and moves with it.
-    """
-    Linv = to_numpy(rows.whitener)
-    L = inverse_lower(Linv)
-    inner = np.tril(L.T @ -np.tril(Linv.T @ slopes.H))
-    inner[np.diag_indices_from(inner)] *= 0.5
-    dK = Linv.T @ inner @ Linv
-    Z = to_numpy(rows.points).astype(float)
-    share = rows.jitter / np.trace(rows.kernel(Z, Z))
-    dK = (dK + dK.T) / 2 + share * np.trace(dK) * np.eye(len(Z))
-    return slopes.theta + rows.kernel.pullback(Z, Z, dK)
-
-
-def bound_slopes(rows: InducingRows, X: Array, phi: Array, belief: Belief, w: Array, b: Array) -> Slopes:
-    r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's features and (weighted) site.
-
-    With :math:`\partial l/\partial\mu = b - w\mu` and :math:`\partial l/\partial v = -w/2`,
-    :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i` and
-    :math:`\partial F/\partial k_{ii} = -w_i / 2`.
-    """
-    xp = namespace(X)
-    m, w, b = like(belief.mean, phi), like(w, phi), like(b, phi)
-    gained = xp.eye(rows.n_weights, dtype=phi.dtype, device=device(phi)) - like(belief.covariance, phi)
-    dphi = phi @ gained
-    dphi *= w[:, None]
-    dphi += (b - w * (phi @ m))[:, None] * m[None, :]
-    return pullback(rows, X, phi, dphi, xp.astype(-w / 2, X.dtype))

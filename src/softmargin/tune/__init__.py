@@ -24,10 +24,22 @@ from ..likelihoods import Likelihood
 from ..monitor import Monitor
 from .evidence import LOGISTIC_JUDGE, Evidence, Judged
 from .judges import Judges
+from .points import moved_points
 from .search import Choice, by_gradient_steps, by_quasi_newton, maximise
 from .space import Space, typical
 
-__all__ = ["TUNINGS", "Choice", "Evidence", "Judged", "Judges", "Space", "choose_kernel", "maximise", "typical"]
+__all__ = [
+    "TUNINGS",
+    "Choice",
+    "Evidence",
+    "Judged",
+    "Judges",
+    "Space",
+    "choose_kernel",
+    "maximise",
+    "moved_points",
+    "typical",
+]
 
 #: The words of ``tune=``.
 TUNINGS = ("logistic", "bound", "bound-steps", "loo")
@@ -54,6 +66,7 @@ def choose_kernel(
     def best(apart: bool) -> Choice:
         choice, history = kernel, []
         for judges in panels:
+            judges = judges.seen_through(choice.kernel) if isinstance(choice, Choice) else judges
             choice = _judged(judges, Space.around(center, apart), choice, how, likelihood, monitor)
             history += choice.history
         assert isinstance(choice, Choice)

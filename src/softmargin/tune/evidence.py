@@ -12,7 +12,7 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood, Logistic, Quadrature, Sites
 from ..priors import Ridge
 from ..rows import Features, InducingRows
-from ..rows.inducing import bound_slopes, through_whitener
+from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
 
 #: Nats within which a belief is at its optimum, also as a share of the rows, and most updates on the way.
 _SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 5e-5, 20
@@ -66,14 +66,23 @@ class Evidence:
         self._sites = self._likelihood.sites(self._y, latent.mu, latent.v)
 
     def at(self, kernel: Kernel) -> Judged:
-        """The objective and its slopes at a kernel."""
+        """The objective and its slopes in ``theta`` at a kernel."""
         rows = InducingRows.at(kernel, self._points)
+        value, belief, slopes = self._settled(rows)
+        return Judged(value, in_theta(rows, slopes), rows, belief)
+
+    def through(self, kernel: Kernel, points: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective through other points, and its slopes in them."""
+        rows = InducingRows.at(kernel, points)
+        value, _, slopes = self._settled(rows, points=True)
+        return value, in_points(rows, slopes)
+
+    def _settled(self, rows: InducingRows, points: bool = False) -> tuple[float, Belief, Slopes]:
         features = rows.lift(self._X)
         value, belief, _, sites = self._settle(features)
         self._sites = sites
         w, b = self._weight * sites.w, self._weight * sites.b
-        slopes = through_whitener(rows, bound_slopes(rows, self._X, features.phi, belief, w, b))
-        return Judged(value, slopes, rows, belief)
+        return value, belief, bound_slopes(rows, self._X, features.phi, belief, w, b, points)
 
     def _settle(self, features: Features) -> _Settling:
         """Updates of the belief, shortened where a full one descends, until they gain nothing more."""

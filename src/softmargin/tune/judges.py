@@ -9,7 +9,7 @@ import numpy as np
 from ..arrays import to_numpy
 from ..chunks import Table, dense
 from ..engine import Problem
-from ..inducing import drawn_by_weight, scattered_points
+from ..inducing import Distinct, drawn_by_weight, explaining, scattered_points
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..links import fit_logistic_link
@@ -72,6 +72,11 @@ class Judges(NamedTuple):
         if X.shape[0] <= _FIRST_ROWS:
             return [first]
         return [first, cls.of(X, y, weight, unit, rng, _MORE_ROWS, _MORE_POINTS)]
+
+    def seen_through(self, kernel: Kernel) -> Judges:
+        """The same rows, through no more points than a kernel like this needs."""
+        few = explaining(Distinct(self.X, self.weight), kernel, at_most=len(self.points))
+        return self if few is None else self._replace(points=np.unique(few, axis=0))
 
     def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES) -> Evidence:
         return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates)

@@ -1,0 +1,375 @@
+r"""Stochastic variational inference: steps on minibatches, for tables on which a single pass is long.
+
+Stats are sums, so those of a minibatch, scaled up, estimate those of the whole.  A step blends them in,
+
+.. math:: (G, h) \leftarrow (1 - \rho)\, (G, h) + \rho\, \frac{W}{w}\, (G, h)_{batch},
+
+with ``W`` the weight of all rows and ``w`` that of the minibatch.  That is a natural-gradient step of length
+:math:`\rho` (Wenzel 2017, Algorithm 1); with all rows in one minibatch and :math:`\rho = 1` it is coordinate ascent.
+
+**Start.**  The first minibatch is fitted on its own by the guarded ascent of `steps`, and its sums are scaled up.
+No first step can then overshoot, whatever the likelihood, and every later one starts near the optimum.
+
+**Rates.**  `Adaptive` follows Ranganath, Wang, Blei and Xing (2013); `Schedule` is :math:`(t + delay)^{-power}`.
+
+**Averaging.**  The result is the average of the natural parameters of all steps, the ``t``-th with weight ``t``: most
+of it lies in the last half, however long that is.  Averaging takes the noise out of the steps, so rates may fall as
+slowly as the slowest likelihood needs (the augmented hinge), at no loss for the others.
+
+**End.**  An average over ``t`` minibatches lacks about :math:`c / t` of the objective, and how far it moves from one
+time to another tells ``c`` (`Gauge`): no full pass is needed.  The objective itself is estimated from bounds of
+minibatches under beliefs that have not seen them yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .arrays import combined
+from .chunks import one_blas_thread
+from .engine import Problem, Stats, add, objective
+from .gaussian import Belief
+from .monitor import Monitor
+from .steps import Ascent, Natural, Point, ascend
+
+#: Rows of a minibatch for each weight, and at least and most.  An update of the weights costs m^3 and a row m^2: with
+#: this many rows the update is small change; below the least, a step is mostly overhead.
+_ROWS_PER_WEIGHT, _LEAST_ROWS, _MOST_ROWS = 8, 4096, 16384
+#: Small tables are cut into at least this many minibatches, of no fewer rows than this.
+_LEAST_BATCHES, _LEAST_ROWS_OF_SMALL_TABLES = 16, 1024
+#: The ascent on the first minibatch: its own noise is far larger than this tolerance.
+_PILOT_TOL, _PILOT_PASSES = 1e-3, 20
+#: Gradients at the first belief, for an idea of signal and noise before the first step.
+_OPENING = 4
+#: Longest step, and how fast rates may fall, where a full step may overshoot: such steps are nearly those of Newton.
+_LONGEST, _FALL = 0.5, 2 / 3
+#: How fast they may fall where it cannot: those steps are short, and it takes many to arrive.
+_FALL_OF_SHORT_STEPS = 1 / 5
+#: Steps to the first look at the way still to go, and the growth of their number from one look to the next.
+_FIRST_LOOK, _GROWTH = 8, 1.5
+#: Largest partial quotient of a stride, up to this denominator.
+_LARGEST_QUOTIENT, _LARGEST_DENOMINATOR = 10, 2**15
+
+
+class Walk(NamedTuple):
+    r"""A walk over rows ``offset + stride * j`` modulo ``n``, with a stride that has no factor in common with ``n``.
+
+    Every ``n`` steps visit each row once, and no permutation is stored.  Any run of steps is also spread evenly over
+    the table: the partial quotients of ``stride / n`` are kept small, so that the gaps between the visited rows
+    differ by a bounded factor (three-distance theorem).  A minibatch from a sorted table is therefore a stratified
+    sample of it; and a table with a period of its own meets a stride of chance.
+    """
+
+    n: int
+    stride: int
+    offset: int
+
+    @classmethod
+    def random(cls, n: int, rng: np.random.RandomState) -> Walk:
+        while True:
+            stride = int(rng.randint(1, max(n, 2)))
+            if math.gcd(stride, n) == 1 and _largest_quotient(stride, n) <= _LARGEST_QUOTIENT:
+                return cls(n, stride, int(rng.randint(n)))
+
+    def rows(self, first: int, count: int) -> np.ndarray:
+        """The rows of ``count`` steps from the ``first`` on."""
+        steps = np.arange(first, first + count, dtype=np.int64) % self.n
+        return (self.offset + steps * self.stride) % self.n
+
+
+def _largest_quotient(stride: int, n: int) -> int:
+    """The largest partial quotient in the continued fraction of ``stride / n``, up to a denominator."""
+    largest, before, denominator = 0, 0, 1
+    while stride and denominator < _LARGEST_DENOMINATOR:
+        quotient, rest = divmod(n, stride)
+        largest = max(largest, quotient)
+        before, denominator = denominator, quotient * denominator + before
+        n, stride = stride, rest
+    return largest
+
+
+# Rates -------------------------------------------------------------------------------------------
+
+
+class Rate(Protocol):
+    """How long the next step is.
+
+    ``saw`` takes a noisy gradient, and the length of the step before it.  A rate of 0 is no step: the minibatch waits,
+    and makes the next step together with others.
+    """
+
+    @property
+    def rate(self) -> float: ...
+
+    def saw(self, gradient: Callable[[], np.ndarray], taken: float) -> Rate: ...
+
+
+class Schedule(NamedTuple):
+    """Rates :math:`(t + delay)^{-power}`.  For convergence the power lies above 1/2 and up to 1."""
+
+    delay: float = 1.0
+    power: float = 0.6
+    step: int = 0
+
+    @property
+    def rate(self) -> float:
+        return min(1.0, (self.step + self.delay) ** -self.power)
+
+    def saw(self, gradient: Callable[[], np.ndarray], taken: float) -> Schedule:
+        return self._replace(step=self.step + 1)
+
+
+class Adaptive(NamedTuple):
+    r"""The rate that the noise of the gradients allows (Ranganath et al. 2013).
+
+    With running averages of the noisy natural gradient ``g`` and of its squared length,
+
+    .. math:: \rho = \bar g^T \bar g \;/\; \overline{g^T g}, \qquad \tau \leftarrow \tau (1 - \rho) + 1,
+
+    :math:`\tau` being the number of gradients that the averages remember.  Far from the optimum gradients agree and
+    :math:`\rho` is near 1; near it they cancel.  Lengths are in units of the belief's deviations.
+
+    That rate is the best for the last step; averages of steps like longer ones, so the rate never falls below
+    :math:`(t + 1)^{-power}`.
+    """
+
+    power: float = _FALL
+    mean: Any = 0.0
+    square: float = 0.0
+    memory: float = 0.0
+    step: int = 0
+
+    @property
+    def rate(self) -> float:
+        if self.step < _OPENING:
+            return 0.0
+        ratio = float(self.mean @ self.mean) / self.square if self.square > 0 else 0.0
+        return max(ratio, (self.step + 1) ** -self.power)
+
+    def saw(self, gradient: Callable[[], np.ndarray], taken: float) -> Adaptive:
+        g = gradient()
+        memory = self.memory * (1 - taken) + 1
+        mean = self.mean + (g - self.mean) / memory
+        square = self.square + (float(g @ g) - self.square) / memory
+        return Adaptive(self.power, mean, square, memory, self.step + 1)
+
+
+# Sums --------------------------------------------------------------------------------------------
+
+
+def scaled(stats: Stats, factor: float) -> Stats:
+    """The Stats of rows that each count ``factor`` times."""
+    return combined(stats, factor - 1, stats)
+
+
+def stirred(whole: Stats, batch: Stats, rate: float) -> Stats:
+    """Stats of the whole, with those of a minibatch, scaled to the same weight, blended in."""
+    new = scaled(batch, float(whole.n) / float(batch.n))
+    return new if rate == 1 else combined(whole, rate, combined(new, -1, whole))
+
+
+def averaged(average: Stats, new: Stats, step: int) -> Stats:
+    """The average of the Stats of all steps, the ``t``-th with weight ``t``, after one more of them."""
+    return combined(average, 2 / (step + 1), combined(new, -1, average))
+
+
+def batch_size(problem: Problem, batch_rows: int | str) -> int:
+    """The rows of a minibatch: as given, or large enough that passes over it outweigh the update of the weights."""
+    if batch_rows != "auto":
+        return min(int(batch_rows), problem.table.n_rows)
+    size = int(np.clip(_ROWS_PER_WEIGHT * problem.rows.n_weights, _LEAST_ROWS, _MOST_ROWS))
+    small = max(problem.table.n_rows // _LEAST_BATCHES, _LEAST_ROWS_OF_SMALL_TABLES)
+    return min(size, small, problem.table.n_rows)
+
+
+# The walk ----------------------------------------------------------------------------------------
+
+
+def wander(
+    problem: Problem,
+    *,
+    rng: np.random.RandomState,
+    tol: float = 1e-4,
+    batch_rows: int | str = "auto",
+    rate: str | Rate = "adaptive",
+    max_passes: float = 10.0,
+    monitor: Monitor | None = None,
+    watch: Callable[[float, Natural], None] | None = None,
+) -> Ascent:
+    """Follows the objective of a problem by minibatches; see this module.
+
+    Parameters
+    ----------
+    tol : float
+        The walk ends when the objective has less than this share of itself still to gain.  About m / (2 n tol)
+        passes are needed for it, or less where that is more than one.
+    batch_rows : int or "auto"
+        Rows of a minibatch.  With all rows in one, this is `steps.ascend`.
+    rate : "adaptive" or a `Rate`
+    max_passes : float
+        Most rows to visit, in units of the table; revisits of the first minibatch do not count.
+    watch : function of passes and natural parameters, optional
+        Called after every step with the average so far.
+
+    Returns
+    -------
+    Ascent
+        The averaged belief.  Its Stats, and with them the objective, are estimates; `polish` makes them exact.
+        The reason is one of converged, passes, time and interrupt.
+    """
+    size = batch_size(problem, batch_rows)
+    if size == problem.table.n_rows:
+        return ascend(problem, tol=tol, max_passes=max(1, round(max_passes)), monitor=monitor)
+    fall = _FALL if problem.likelihood.needs_guard else _FALL_OF_SHORT_STEPS
+    rule = Adaptive(fall) if isinstance(rate, str) else rate
+    walk = Walk.random(problem.table.n_rows, rng)
+    with one_blas_thread:
+        return _Wanderer(problem, walk, size, rule, monitor or Monitor(), watch).run(tol, max_passes)
+
+
+class _Wanderer:
+    """Where a walk stands: the blended Stats, their average, and what is known about the way still to go."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        walk: Walk,
+        size: int,
+        rule: Rate,
+        monitor: Monitor,
+        watch: Callable[[float, Natural], None] | None,
+    ) -> None:
+        self._problem, self._walk, self._size, self._monitor, self._watch = problem, walk, size, monitor, watch
+        self._rule, self._rate, self._step, self._visited = rule, 0.0, 0, 0
+        self._weight = float(problem.table.weight.sum())
+        self._longest = _LONGEST if problem.likelihood.needs_guard else 1.0
+        self._waiting: Stats | None = None
+        self._gauge = Gauge()
+
+    def run(self, tol: float, max_passes: float) -> Ascent:
+        """Wanders until the objective rests, out of passes or time, or interrupted."""
+        pilot = ascend(self._batch(), tol=_PILOT_TOL, max_passes=_PILOT_PASSES)
+        self._whole = self._average = scaled(pilot.point.stats, self._weight / float(pilot.point.stats.n))
+        self._belief = self._implied(self._whole, pilot.point.belief)
+        self._record()
+        reason = pilot.reason if pilot.reason == "interrupt" else "passes"
+        try:
+            while reason == "passes" and self._visited < max_passes * self._problem.table.n_rows:
+                if self._monitor.out_of_time:
+                    reason = "time"
+                elif self._stride() and self._gauge.is_calm(tol * max(1.0, abs(self._record()))):
+                    reason = "converged"
+        except KeyboardInterrupt:
+            reason = "interrupt"
+        finally:
+            self._monitor.close()
+        return Ascent(self._point(), reason)
+
+    def _stride(self) -> bool:
+        """One minibatch: gather, blend, average.  Says whether the gauge was looked at."""
+        batch = self._batch().stats(self._belief)
+        self._rule = self._rule.saw(lambda: self._gradient(batch), self._rate)
+        self._rate = min(self._rule.rate, self._longest)
+        self._waiting = batch if self._waiting is None else add(self._waiting, batch)
+        if self._rate == 0:
+            return False
+        self._step += 1
+        self._whole = stirred(self._whole, self._waiting, self._rate)
+        self._belief = self._implied(self._whole, self._belief)
+        self._average = averaged(self._average, self._whole, self._step)
+        self._waiting = None
+        if self._watch is not None:
+            self._watch(self._visited / self._problem.table.n_rows, Natural(self._average.G, self._average.h))
+        if self._step < self._gauge.next_look:
+            return False
+        self._gauge = self._gauge.look(self._step, self._implied(self._average, self._belief))
+        return True
+
+    def _batch(self) -> Problem:
+        """The next minibatch, as a problem of its own: its features are computed once."""
+        table = self._problem.table.rows(self._walk.rows(self._visited, self._size))
+        self._visited += self._size
+        block_rows = min(table.block_rows, -(-self._size // self._problem.n_jobs))
+        return replace(self._problem, table=table._replace(block_rows=block_rows), _kept={})
+
+    def _gradient(self, batch: Stats) -> np.ndarray:
+        """The noisy natural gradient, in units of the belief's deviations."""
+        change = combined(scaled(batch, self._weight / float(batch.n)), -1, self._whole)
+        return self._belief.felt(change.G, change.h)
+
+    def _implied(self, stats: Stats, before: Belief) -> Belief:
+        return self._problem.prior.update(stats.G, stats.h, before)
+
+    def _point(self) -> Point:
+        belief = self._implied(self._average, self._belief)
+        natural = Natural(self._average.G, self._average.h)
+        return Point(natural, belief, self._average, objective(self._average, self._problem.prior, belief))
+
+    def _record(self) -> float:
+        estimate = self._point().objective
+        self._monitor.record(estimate, accepted=True)
+        return estimate
+
+
+class Gauge(NamedTuple):
+    r"""What the average of the steps has still to gain, from the way that it went lately.
+
+    If an average of ``t`` steps lacks :math:`c / t` of the objective, then from step ``s`` to step ``t`` it gains
+    :math:`c / s - c / t`.  For averages of noise about an optimum that is also half the squared way of the mean, in
+    units of the belief's deviations, so that no row is needed to know it.  Where full steps are short the mean has
+    further to go than the objective to rise, and the estimate errs on the safe side.
+    """
+
+    step: int = 0
+    belief: Belief | None = None
+    to_come: float = math.inf
+    before: float = math.inf
+
+    @property
+    def next_look(self) -> int:
+        return max(_FIRST_LOOK, math.ceil(_GROWTH * self.step))
+
+    def look(self, step: int, belief: Belief) -> Gauge:
+        """After so many steps, the average is this belief."""
+        if self.belief is None:
+            return Gauge(step, belief)
+        gain = 0.5 * belief.moved_from(self.belief)
+        return Gauge(step, belief, gain * self.step / (step - self.step), self.to_come)
+
+    def is_calm(self, enough: float) -> bool:
+        """Whether less than ``enough`` was to come, twice in a row."""
+        return max(self.to_come, self.before) <= enough
+
+
+def polish(problem: Problem, ascent: Ascent) -> Ascent:
+    """One full pass: the exact Stats and objective at a belief, and the step of coordinate ascent that they imply.
+
+    What that step gains would take another pass to know.  It is taken if it cannot overshoot; or if it stays within the
+    belief's own deviations, where sites hardly change; or if it does not lose on a sample of the rows.  Stats and
+    objective are then still those of the belief before the step.
+    """
+    point = ascent.point
+    stats = problem.stats(point.belief)
+    point = Point(point.natural, point.belief, stats, objective(stats, problem.prior, point.belief))
+    belief = problem.prior.update(stats.G, stats.h, point.belief)
+    is_short = belief.moved_from(point.belief) <= problem.rows.n_weights
+    if is_short or not problem.likelihood.needs_guard or _sampled_gain(problem, point.belief, belief) >= 0:
+        point = point._replace(natural=point.image, belief=belief)
+    return Ascent(point, ascent.reason)
+
+
+def _sampled_gain(problem: Problem, old: Belief, new: Belief) -> float:
+    """What the objective gains from one belief to another, estimated on a sample of the rows."""
+    n, weight = problem.table.n_rows, float(problem.table.weight.sum())
+    rows = Walk.random(n, np.random.RandomState(0)).rows(0, min(n, _MOST_ROWS))
+    sample = replace(problem, table=problem.table.rows(rows), _kept={})
+    before, after = (
+        objective(scaled(stats, weight / float(stats.n)), problem.prior, belief)
+        for belief, stats in ((belief, sample.stats(belief)) for belief in (old, new))
+    )
+    return after - before

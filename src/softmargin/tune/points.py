@@ -1,0 +1,57 @@
+"""Inducing points that move to where they explain most."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ..arrays import NotPositiveDefiniteError
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..monitor import Monitor
+from .judges import Judges
+
+#: L-BFGS ends when an iteration gains less than this share of the objective, or after so many.
+_TOLERANCE, _MOST_ITERATIONS = 1e-4, 30
+
+
+def moved_points(
+    judges: Judges,
+    kernel: Kernel,
+    points: np.ndarray,
+    likelihood: Likelihood,
+    units: np.ndarray,
+    monitor: Monitor | None = None,
+) -> np.ndarray:
+    """Points that raise the objective of some rows, from given ones, by L-BFGS in units of each column.
+
+    The objective is a lower bound at any points, so they cannot be fitted too well.
+    """
+    evidence = judges._replace(points=points).evidence(likelihood)
+    best, least = points, np.inf
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best, least
+        if monitor is not None and np.isfinite(least) and monitor.out_of_time:
+            raise StopIteration
+        moved = x.reshape(points.shape) * units
+        try:
+            value, slopes = evidence.through(kernel, moved)
+        except NotPositiveDefiniteError:  # points on top of each other: worse than all others
+            return abs(least) * 2 + 1e3, np.zeros_like(x)
+        if -value < least:
+            best, least = moved, -value
+        if monitor is not None:
+            monitor.note(f"points  bound {value:.6g}")
+        return -value, -(slopes * units).ravel()
+
+    options = {"ftol": _TOLERANCE, "maxiter": _MOST_ITERATIONS}
+    try:
+        minimize(loss, (points / units).ravel(), jac=True, method="L-BFGS-B", options=options)
+    except StopIteration:
+        pass
+    except KeyboardInterrupt:
+        if monitor is None or not np.isfinite(least):
+            raise
+        monitor.interrupted = True
+    return best
