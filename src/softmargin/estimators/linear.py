@@ -82,7 +82,7 @@ class BayesianLinearSVC(BayesianClassifier):
         n_draws: int = 1000,
         link: str = "loo",
         class_weight: Any = None,
-        tol: float = 1e-4,
+        tol: float = 1e-6,
         max_iter: int = 200,
         max_time: float | None = None,
         n_jobs: int | None = None,

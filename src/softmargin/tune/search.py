@@ -69,7 +69,7 @@ class _Search:
     def better_of_centre_and(self, x: np.ndarray) -> np.ndarray:
         """Where to begin: a start out of sight of the data has no slope to follow."""
         centre = self.best
-        if np.any(x != centre):
+        if np.any(np.abs(x - centre) > 10.0**-_DIGITS):
             for where in (centre, x):
                 self(where)
         return self.best

@@ -1,0 +1,168 @@
+r"""Learning batch by batch, without the rows of the past: what ``partial_fit`` needs.
+
+Stats are sums, so rows that come later are added.  What earlier rows said is kept as the Gaussian that stands in
+for all of them, :math:`t(u) = \exp(h^T u - u^T G u / 2)`, frozen as it was when they were seen.  A new batch is
+fitted against prior and past together,
+
+.. math:: \max_q\; \sum_{new} l(\mu_i, v_i) - KL(q \,\|\, p\, t / Z),
+
+by the same guarded ascent as any fit (`Past` is a prior like others), and its own sums join the past.  With a
+Gaussian likelihood nothing is lost.  With others, sites of early rows are those of a belief that did not know
+the later ones yet, and stay so.
+
+**Forgetting.**  Before a batch is added the past is weakened, :math:`(G, h) \leftarrow (1 - forgetting) (G, h)`, once a
+batch whatever its size: a share of b / N remembers about N rows in batches of b.  With 1 every batch starts anew.
+
+**Links.**  No rows are left to be left out, so each batch is scored by the belief before it (prequentially), and a link is
+fitted on the latest of those scores.  The first batch is scored by leaving rows out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .arrays import Array, combined, namespace, to_numpy
+from .engine import Problem
+from .gaussian import Belief
+from .links import LogisticLink, fit_logistic_link
+from .loo import left_out
+from .monitor import Monitor
+from .priors import Prior
+from .steps import Ascent, Natural, ascend
+
+#: Scored rows that are kept for the link.
+_RECORDED_ROWS = 20_000
+
+
+class Record(NamedTuple):
+    """Latent moments of rows under a belief that had not seen them, with their labels and weights; the latest last."""
+
+    mu: np.ndarray
+    v: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+    def followed_by(self, new: Record, keep: float) -> Record:
+        """Both records, the old one weakened, as many of the latest rows as are kept."""
+        old = self._replace(weight=keep * self.weight)
+        joined = Record(*(np.concatenate(parts)[-_RECORDED_ROWS:] for parts in zip(old, new, strict=True)))
+        return Record(*(part[joined.weight > 0] for part in joined))
+
+    def link(self) -> LogisticLink:
+        """The link of least log loss on these rows."""
+        return fit_logistic_link(*self)
+
+
+class Stream(NamedTuple):
+    """All that is known after some batches: sums over their rows, the belief, how much they weigh, and their scores."""
+
+    natural: Natural
+    belief: Belief
+    weight: float
+    record: Record
+
+
+class Past(NamedTuple):
+    r"""A prior that has seen rows: :math:`p(u)\, t(u) / Z`.
+
+    Sums over new rows are added to those of the past.  The divergence
+    :math:`KL(q \| p) - E_q \log t` is counted from its least value, that of the belief which the past alone implies;
+    for a prior without anything to infer it then is the divergence from that belief.
+    """
+
+    prior: Prior
+    natural: Natural
+    least: float
+
+    @classmethod
+    def of(cls, prior: Prior, natural: Natural, belief: Belief) -> Past:
+        """The past whose rows have these sums; ``belief`` is near the one they imply."""
+        return cls(prior, natural, float(_divergence(prior, natural, prior.update(*natural, belief))))
+
+    def start(self, reference: Array) -> tuple[Any, Array]:
+        G, h = combined(self.natural, -1, self.natural)
+        return G, h
+
+    def update(self, G: Any, h: Array, belief: Belief | None = None) -> Belief:
+        return self.prior.update(*self._with(G, h), belief)
+
+    def given(self, G: Any, h: Array, hyper: Any) -> Belief:
+        return self.prior.given(*self._with(G, h), hyper)
+
+    def settled(self, G: Any, belief: Belief) -> tuple[Any, Belief]:
+        total, belief = self.prior.settled(combined(self.natural.G, 1, G), belief)
+        return combined(total, -1, self.natural.G), belief
+
+    def effective(self, belief: Belief) -> Belief:
+        return self.prior.effective(belief)
+
+    def kl(self, belief: Belief) -> Array:
+        return _divergence(self.prior, self.natural, belief) - self.least
+
+    def _with(self, G: Any, h: Array) -> Natural:
+        return combined(self.natural, 1, Natural(G, h))
+
+
+def _divergence(prior: Prior, natural: Natural, belief: Belief) -> Array:
+    r""":math:`KL(q \| p) - E_q \log t`, with :math:`E_q \log t = h^T m - (\mathrm{tr}\, G S + m^T G m) / 2`."""
+    xp = namespace(belief.mean)
+    (G, h), m, R = natural, belief.mean, belief.root
+    return prior.kl(belief) - h @ m + 0.5 * (xp.sum((R @ G) * R) + m @ (G @ m))
+
+
+def absorb(
+    stream: Stream | None,
+    problem: Problem,
+    *,
+    forgetting: float = 0.0,
+    unit: Array | None = None,
+    tol: float = 1e-6,
+    max_passes: int = 50,
+    monitor: Monitor | None = None,
+) -> tuple[Stream, Ascent]:
+    """What is known after one more batch, and the ascent on it.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        What was known before; None for the first batch.
+    problem : Problem
+        The new rows, with the prior that every batch shares.  One class is enough.
+    forgetting : float between 0 and 1
+        How much of the past the batch displaces.
+    unit : array, optional
+        The weight of one copy of each row, which the first batch leaves out; by default its weight, at most 1.
+    """
+    keep = 0.0 if stream is None else 1 - forgetting
+    if stream is None or keep == 0:
+        ascent = ascend(problem, tol=tol, max_passes=max_passes, monitor=monitor)
+        natural = ascent.point.image
+    else:
+        kept = combined(stream.natural, keep - 1, stream.natural)
+        past = Past.of(problem.prior, kept, stream.belief)
+        ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor)
+        natural = combined(kept, 1, ascent.point.image)
+    belief, weight = ascent.point.belief, float(ascent.point.stats.n)
+    if stream is None:
+        return Stream(natural, belief, weight, _scored_without(problem, belief, unit)), ascent
+    record = stream.record.followed_by(_scored(problem, stream.belief), keep)
+    return Stream(natural, belief, keep * stream.weight + weight, record), ascent
+
+
+def _scored(problem: Problem, belief: Belief) -> Record:
+    """The rows of a batch under a belief from before it."""
+    latent, table = problem.latent(belief), problem.table
+    return Record(*map(to_numpy, (latent.mu, latent.v, table.y, table.weight)))
+
+
+def _scored_without(problem: Problem, belief: Belief, unit: Array | None) -> Record:
+    """The rows of a batch, each under the belief of the others."""
+    table = problem.table
+    if unit is None:
+        unit = namespace(table.weight).clip(table.weight, 0.0, 1.0)
+    mu, v, usable = map(to_numpy, left_out(problem, belief, unit))
+    record = Record(mu, v, to_numpy(table.y), to_numpy(table.weight) * usable)
+    return Record(*(part[-_RECORDED_ROWS:] for part in record))
