@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import to_numpy
+from .arrays import combined, to_numpy
 from .engine import Problem
 from .gibbs import Draws, sample
 from .likelihoods import PointHinge
-from .loo import LeftOut, left_out, thinned
+from .loo import left_out, thinned
 from .monitor import Monitor
 from .steps import Ascent, ascend
-from .stochastic import Schedule, Walk, polish, scaled, wander
+from .stochastic import Schedule, Walk, polish, wander
+from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
 #: Losses whose augmentation can be drawn (Gibbs), or maximised over (ECM).
@@ -44,12 +45,15 @@ class Inferred(NamedTuple):
     ascent: Ascent
     draws: Draws | None = None
 
-    def left_out(self, problem: Problem, unit: np.ndarray) -> tuple[Problem, LeftOut]:
-        """Leave-one-out moments, and the problem (of fewer rows, if there are very many) whose rows they belong to."""
+    def record(self, problem: Problem, unit: np.ndarray) -> Record:
+        """Each row as the model would see it without that row; of very many rows, some."""
         if self.draws is not None:
-            return problem, self.draws.left_out
-        problem, unit = thinned(problem, unit)
-        return problem, LeftOut(*map(to_numpy, left_out(problem, self.ascent.point.belief, unit)))
+            without = self.draws.left_out
+        else:
+            problem, unit = thinned(problem, unit)
+            without = left_out(problem, self.ascent.point.belief, unit)
+        mu, v, usable, y, weight = map(to_numpy, (*without, problem.table.y, problem.table.weight))
+        return Record(mu, v, y, weight * usable)
 
 
 def infer(
@@ -84,7 +88,8 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
         walk = Walk.random(table.n_rows, np.random.RandomState(0))
         few = replace(problem, table=table.rows(walk.rows(0, table.n_rows // _PILOT_SHARE)), _kept={})
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes)
-        start = scaled(pilot.point.image, float(table.weight.sum()) / float(few.table.weight.sum()))
+        growth = float(table.weight.sum()) / float(few.table.weight.sum())
+        start = combined(pilot.point.image, growth - 1, pilot.point.image)
         if pilot.reason == "interrupt":
             monitor.interrupted, max_passes = True, 1
     return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)

@@ -7,34 +7,41 @@ fitted against prior and past together,
 .. math:: \max_q\; \sum_{new} l(\mu_i, v_i) - KL(q \,\|\, p\, t / Z),
 
 by the same guarded ascent as any fit (`Past` is a prior like others), and its own sums join the past.  With a
-Gaussian likelihood nothing is lost.  With others, sites of early rows are those of a belief that did not know
-the later ones yet, and stay so.
+Gaussian likelihood nothing is lost.  With others, what early rows said is what they said to a belief that did not
+know the later ones.
 
-**Forgetting.**  Before a batch is added the past is weakened, :math:`(G, h) \leftarrow (1 - forgetting) (G, h)`, once a
-batch whatever its size: a share of b / N remembers about N rows in batches of b.  With 1 every batch starts anew.
+**Curvature.**  A row's slope ``g`` in its latent mean changes by its curvature ``k`` as later rows move the mean.  So
+it is remembered as :math:`\exp((g + k \mu) f - k f^2 / 2)`: for the exact hinge and quadrature that is its site; the
+sites of the augmented hinge and of Jaakkola and Jordan bend more (:math:`w > k`), and would hold the mean to early
+batches.  With ``k`` their means come as close as the others', under deviations wider than in one fit on everything.
 
-**Links.**  No rows are left to be left out, so each batch is scored by the belief before it (prequentially), and a link is
-fitted on the latest of those scores.  The first batch is scored by leaving rows out.
+**Forgetting.**  Before a batch is added the past is weakened, :math:`(G, h) \leftarrow (1 - forgetting) (G, h)`, once
+a batch whatever its size: a share of b / N remembers about N rows in batches of b.  With 1 every batch starts anew.
+
+**Links.**  No rows are left to be left out, so each batch is scored by the belief before it (prequentially), and a
+link is fitted on the latest of those scores.  The first batch is scored by leaving rows out.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, combined, namespace, to_numpy
+from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
-from .links import LogisticLink, fit_logistic_link
+from .links import Link, LogisticLink, fit_logistic_link
 from .loo import left_out
 from .monitor import Monitor
 from .priors import Prior
 from .steps import Ascent, Natural, ascend
 
-#: Scored rows that are kept for the link.
-_RECORDED_ROWS = 20_000
+#: Scored rows that are kept for the link, in a stream, and of a fit before it.
+_RECORDED_ROWS, _BEGINNING_ROWS = 20_000, 2000
 
 
 class Record(NamedTuple):
@@ -51,9 +58,24 @@ class Record(NamedTuple):
         joined = Record(*(np.concatenate(parts)[-_RECORDED_ROWS:] for parts in zip(old, new, strict=True)))
         return Record(*(part[joined.weight > 0] for part in joined))
 
+    def thinned(self, at_most: int = _BEGINNING_ROWS) -> Record:
+        """Some of the rows, evenly spaced, which stand for all."""
+        if len(self.y) <= at_most:
+            return self
+        some = Record(*(part[:: -(-len(self.y) // at_most)] for part in self))
+        return some._replace(weight=some.weight * (self.weight.sum() / max(some.weight.sum(), 1e-300)))
+
     def link(self) -> LogisticLink:
         """The link of least log loss on these rows."""
         return fit_logistic_link(*self)
+
+    def log_loss(self, link: Link) -> float:
+        """The mean log loss of these rows; NaN if there are none."""
+        losses = np.logaddexp(0, -self.y * link.score(self.mu, self.v))
+        return float(self.weight @ losses / self.weight.sum()) if self.weight.any() else float("nan")
+
+
+NOTHING = Record(*np.empty((4, 0)))
 
 
 class Stream(NamedTuple):
@@ -63,6 +85,12 @@ class Stream(NamedTuple):
     belief: Belief
     weight: float
     record: Record
+
+
+def begun(ascent: Ascent, record: Record) -> Stream:
+    """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
+    point = ascent.point
+    return Stream(point.image, point.belief, float(point.stats.n), record.thinned())
 
 
 class Past(NamedTuple):
@@ -139,17 +167,33 @@ def absorb(
     keep = 0.0 if stream is None else 1 - forgetting
     if stream is None or keep == 0:
         ascent = ascend(problem, tol=tol, max_passes=max_passes, monitor=monitor)
-        natural = ascent.point.image
+        natural = _remembered(problem, ascent)
     else:
         kept = combined(stream.natural, keep - 1, stream.natural)
         past = Past.of(problem.prior, kept, stream.belief)
         ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor)
-        natural = combined(kept, 1, ascent.point.image)
+        natural = combined(kept, 1, _remembered(problem, ascent))
     belief, weight = ascent.point.belief, float(ascent.point.stats.n)
     if stream is None:
         return Stream(natural, belief, weight, _scored_without(problem, belief, unit)), ascent
     record = stream.record.followed_by(_scored(problem, stream.belief), keep)
     return Stream(natural, belief, keep * stream.weight + weight, record), ascent
+
+
+def _remembered(problem: Problem, ascent: Ascent) -> Natural:
+    r""":math:`\sum k \phi\phi^T` and :math:`\sum (g + k \mu) \phi` at the end of an ascent."""
+    likelihood, belief = problem.likelihood, problem.prior.effective(ascent.point.belief)
+    if likelihood.site_is_curvature:
+        return ascent.point.image
+    seen = belief.seen_by(problem.table.reference)
+
+    def one_block(index: int) -> Natural:
+        features, (_, y, weight) = problem.features(index), problem.table.block(index)
+        mu, v = (latent := features.moments(seen)).mu, latent.v
+        sites, k = likelihood.sites(y, mu, v), likelihood.curvature(y, mu, v)
+        return Natural(*features.gather(weight * k, weight * (sites.b + (k - sites.w) * mu)))
+
+    return reduce(lambda a, b: combined(a, 1, b), sweep(one_block, problem.table.n_blocks, problem.n_jobs))
 
 
 def _scored(problem: Problem, belief: Belief) -> Record:

@@ -50,12 +50,18 @@ def number_of_jobs(value: Any) -> None:
         raise ValueError(f"n_jobs must be None or an integer other than 0, got {value!r}.")
 
 
+def share(name: str, value: Any) -> None:
+    """``value`` is a number from 0 to 1."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}.")
+
+
 def learning_rate(value: Any) -> None:
     """``value`` is the word "adaptive", or the delay and the power of a schedule."""
     if isinstance(value, str) and value == "adaptive":
         return
     numbers = tuple(value) if isinstance(value, (tuple, list)) else ()
-    if len(numbers) != 2 or not all(isinstance(number, Real) and number >= 0 for number in numbers):
+    if len(numbers) != 2 or not all(isinstance(number, Real) and float(number) >= 0 for number in numbers):
         raise ValueError(
             f"learning_rate must be 'adaptive', or (delay, power) for steps of (t + delay) ** -power, got {value!r}."
         )
@@ -175,6 +181,32 @@ def two_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return classes[present], np.where(codes == present[1], 1.0, -1.0)
 
 
+def declared_classes(classes: Any, known: np.ndarray | None) -> np.ndarray:
+    """The two classes of a stream: as declared in its first call, and the same ever after."""
+    if classes is None:
+        if known is None:
+            raise ValueError(
+                "classes must be given in the first call of partial_fit: later batches may hold the other."
+            )
+        return known
+    declared = np.unique(np.asarray(classes))
+    if len(declared) != 2:
+        raise ValueError(f"classes must hold two different labels, got {declared.tolist()}.")
+    if known is not None and not np.array_equal(declared, known):
+        raise ValueError(
+            f"classes was {known.tolist()} in the first call of partial_fit, and is {declared.tolist()} now."
+        )
+    return declared
+
+
+def signs_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels as -1 and +1, of two declared classes."""
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(f"y holds {unknown.tolist()}, but the classes were declared as {classes.tolist()}.")
+    return np.where(y == classes[1], 1.0, -1.0)
+
+
 def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     """A non-negative weight for each row."""
     if sample_weight is None:
@@ -196,11 +228,20 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     return weight.copy()
 
 
-def class_weights(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The factor of each row from ``class_weight``: None, ``"balanced"`` (by total weight), or a dict."""
+def class_weights(
+    class_weight: Any, y: np.ndarray, weight: np.ndarray, declared: np.ndarray | None = None
+) -> np.ndarray:
+    """The factor of each row from ``class_weight``: None, ``"balanced"`` (by total weight), or a dict.
+
+    Classes are those of ``y``, or those declared, if ``y`` need not hold them all.
+    """
     if class_weight is None:
         return np.ones(len(y))
-    classes, codes = np.unique(y, return_inverse=True)
+    if declared is not None:
+        signs_of(y, declared)
+        classes, codes = declared, np.searchsorted(declared, y)
+    else:
+        classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, str) and class_weight == "balanced":
         totals = np.bincount(codes, weights=weight, minlength=len(classes))
         present = totals > 0

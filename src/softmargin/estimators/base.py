@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,25 +14,28 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import to_numpy
 from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
 from ..engine import Problem
 from ..inference import HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES
-from ..links import Link, LogisticLink, ProbitLink, fit_logistic_link, probabilities, settled
+from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
 from ..rows import Rows
+from ..streaming import NOTHING, Record, Stream, absorb, begun
 from ..validation import (
     check_labels,
     check_rows,
     check_weights,
     class_weights,
+    declared_classes,
     learning_rate,
     number_of_jobs,
     one_of,
     positive_integer,
     positive_number,
+    share,
+    signs_of,
     two_classes,
 )
 
@@ -62,6 +67,7 @@ class Found(NamedTuple):
     parts: Parts
     problem: Problem
     inferred: Inferred
+    stream: Stream
     monitor: Monitor
     link: Link
     loo_log_loss: float | None
@@ -79,6 +85,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     batch_size: int | str
     learning_rate: Any
     n_draws: int
+    forgetting: float
     link: str
     class_weight: Any
     tol: float
@@ -107,16 +114,67 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             The fitted classifier.
         """
         self._check_parameters()
-        before = dict(vars(self))
-        try:
+        with self._kept_on_failure():
             found = self._find(X, y, sample_weight)
-        except BaseException:  # a fit that fails leaves the model as it was, the names of its columns included
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         self._keep(found)
         self._warn(found.reason)
         return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
+        """Learns from one more batch of rows, which need not be kept.
+
+        What earlier batches said is held as one Gaussian, weakened by ``forgetting`` before each batch.  The first
+        batch settles the units of the columns, and for `BayesianSVC` the kernel and the inducing points: let it be a
+        fair sample.  Links are fitted on each batch as it was foretold by those before it; ``loo_log_loss_`` is
+        then the log loss of those forecasts, and ``bound_`` that of the last batch given the others.  After ``fit``,
+        batches are added to what it found.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (n_rows, n_columns)
+            Rows to learn from.
+        y : sequence of n_rows labels
+            One class or both.
+        classes : sequence of two labels
+            Both classes; needed in the first call, and optional later.
+        sample_weight : sequence of n_rows weights, optional
+            A row of weight k counts as k copies of it; a row of weight 0 is not there.
+
+        Returns
+        -------
+        self
+            The classifier, fitted to all batches so far.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_moons
+        >>> from softmargin import BayesianSVC
+        >>> X, y = make_moons(600, noise=0.2, random_state=0)
+        >>> model = BayesianSVC(random_state=0)
+        >>> for rows in (slice(0, 200), slice(200, 400), slice(400, 600)):
+        ...     model = model.partial_fit(X[rows], y[rows], classes=[0, 1])
+        >>> bool(model.score(X, y) > 0.95)
+        True
+        """
+        self._check_parameters()
+        self._check_streaming()
+        with self._kept_on_failure():
+            found = self._find_more(X, y, classes, sample_weight)
+        if found is not None:
+            self._keep(found)
+            self._warn(found.reason)
+        return self
+
+    @contextmanager
+    def _kept_on_failure(self) -> Iterator[None]:
+        """A fit that fails leaves the model as it was, the names of its columns included."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""
@@ -128,17 +186,50 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
             problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
-            link, loo_log_loss = self._fit_link(problem, inferred, data.unit)
-        return Found(data, parts, problem, inferred, monitor, link, loo_log_loss)
+            record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
+            link, loo_log_loss = self._fit_link(record)
+        return Found(data, parts, problem, inferred, begun(inferred.ascent, record), monitor, link, loo_log_loss)
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> Data:
-        """The data, checked; rows of weight 0 go."""
-        X = check_rows(self, X, reset=True)
+    def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
+        """All the work of ``partial_fit``; nothing is found where no row has any weight."""
+        stream: Stream | None = getattr(self, "_stream", None)
+        known = declared_classes(classes, getattr(self, "classes_", None) if stream is not None else None)
+        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
+        data = self._check_data(X, y, sample_weight, known, first=stream is None)
+        if len(data.y) == 0:
+            return None
+        with one_blas_thread:
+            if stream is None:
+                parts = self._parts(data, check_random_state(self.random_state), monitor)
+            else:
+                parts = Parts(self.rows_, self._fitted_prior, [])
+            table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
+            problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, n_threads(self.n_jobs))
+            stream, ascent = absorb(
+                stream,
+                problem,
+                forgetting=self.forgetting,
+                unit=data.unit,
+                tol=self.tol,
+                max_passes=self.max_iter,
+                monitor=monitor,
+            )
+            link, log_loss = self._fit_link(stream.record)
+        return Found(data, parts, problem, Inferred(ascent), stream, monitor, link, log_loss)
+
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
+    ) -> Data:
+        """The data, checked; rows of weight 0 go.  Classes are those present, unless they were declared."""
+        X = check_rows(self, X, reset=first)
         y = check_labels(X, y)
         copies = check_weights(sample_weight, X.shape[0])
-        factor = class_weights(self.class_weight, y, copies)
+        factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
-        classes, signs = two_classes(y, weight)
+        if classes is None:
+            classes, signs = two_classes(y, weight)
+        else:
+            signs = signs_of(y, classes)
         seen = slice(None) if np.all(weight > 0) else weight > 0
         return Data(X[seen], signs[seen], weight[seen], unit[seen], classes)
 
@@ -158,24 +249,34 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         learning_rate(self.learning_rate)
         positive_integer("n_draws", self.n_draws)
         one_of("link", self.link, LINKS)
+        share("forgetting", self.forgetting)
         positive_number("tol", self.tol, zero=True)
         positive_integer("max_iter", self.max_iter)
         positive_number("max_time", self.max_time, none=True)
         number_of_jobs(self.n_jobs)
 
+    def _check_streaming(self) -> None:
+        if self.inference in ("gibbs", "ecm"):
+            raise ValueError(
+                f"partial_fit adds up variational sums, which inference={self.inference!r} has not; use 'auto', 'cavi' "
+                f"or 'svi', or fit all rows together."
+            )
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows at once; give partial_fit a dict from label to "
+                f"weight, or None."
+            )
+
     @abstractmethod
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
         """The rows and the prior of this model."""
 
-    def _fit_link(self, problem: Problem, inferred: Inferred, unit: np.ndarray) -> tuple[Link, float | None]:
-        """The link, and the leave-one-out log loss where it is the link's business to know it."""
+    def _fit_link(self, record: Record) -> tuple[Link, float | None]:
+        """The link, and the log loss of the rows that it was fitted on, if any: NaN if none can be left out."""
         if self.link != "loo":
             return (ProbitLink() if self.link == "probit" else LogisticLink()), None
-        problem, without = inferred.left_out(problem, unit)
-        y, counted = to_numpy(problem.table.y), to_numpy(problem.table.weight) * without.usable
-        link = fit_logistic_link(without.mu, without.v, y, counted)
-        losses = np.logaddexp(0, -y * link.score(without.mu, without.v))
-        return link, float(counted @ losses / counted.sum()) if counted.any() else float("nan")
+        link = record.link()
+        return link, record.log_loss(link)
 
     def _keep(self, found: Found) -> None:
         """Stores what was found."""
@@ -187,6 +288,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
         self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
         self.draws_ = found.inferred.draws
+        self._fitted_prior, self._stream = problem.prior, found.stream
 
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""

@@ -80,6 +80,7 @@ class BayesianLinearSVC(BayesianClassifier):
         batch_size: int | str = "auto",
         learning_rate: Any = "adaptive",
         n_draws: int = 1000,
+        forgetting: float = 0.0,
         link: str = "loo",
         class_weight: Any = None,
         tol: float = 1e-6,
@@ -99,6 +100,7 @@ class BayesianLinearSVC(BayesianClassifier):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.n_draws = n_draws
+        self.forgetting = forgetting
         self.link = link
         self.class_weight = class_weight
         self.tol = tol

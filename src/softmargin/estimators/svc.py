@@ -108,6 +108,7 @@ class BayesianSVC(BayesianClassifier):
         batch_size: int | str = "auto",
         learning_rate: Any = "adaptive",
         n_draws: int = 1000,
+        forgetting: float = 0.0,
         link: str = "loo",
         class_weight: Any = None,
         tol: float = 1e-4,
@@ -126,6 +127,7 @@ class BayesianSVC(BayesianClassifier):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.n_draws = n_draws
+        self.forgetting = forgetting
         self.link = link
         self.class_weight = class_weight
         self.tol = tol
@@ -156,7 +158,7 @@ class BayesianSVC(BayesianClassifier):
         judged = []
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
         panels = Judges.panels(*data[:4], rng) if self.tune is not None or moving else []
-        if self.tune is not None:
+        if self.tune is not None and len(np.unique(data.y)) == 2:  # a first batch of one class says nothing of kernels
             choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor)
             kernel, judged = choice.kernel, choice.history
         points = self._points(data.X, data.weight, columns, kernel, rng)
