@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from softmargin import BayesianLinearSVC, BayesianSVC
 from softmargin.engine import Problem
-from softmargin.estimators import base
+from softmargin import streaming
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC]
 LOSSES = ["hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"]
@@ -237,7 +237,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(classifier, table, monkeypa
     with pytest.raises(ValueError, match="only one class"):
         model.fit(pd.DataFrame(X[:, :2], columns=["a", "b"]), np.ones(len(y)))
     assert_array_equal(model.predict_proba(X), before)
-    monkeypatch.setattr(base, "fit_logistic_link", interrupted)
+    monkeypatch.setattr(streaming, "fit_logistic_link", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:50], y[:50])
     assert_array_equal(model.predict_proba(X), before)

@@ -32,6 +32,8 @@ class BayesianLinearSVC(BayesianClassifier):
     loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is Luts and Ormerod (2014),
         whose standard deviations are too small.
+    inference : {"auto", "cavi", "svi", "gibbs", "ecm"}
+        As in `BayesianSVC`.
     prior : {"ridge", "ard"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
         ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
         prior; numbers are the coefficients' prior variance, variances or covariance themselves.
@@ -45,8 +47,10 @@ class BayesianLinearSVC(BayesianClassifier):
         Whether to add an intercept, unpenalised.
     standardize : bool
         Whether the prior is meant in units of each column's spread; otherwise in the columns' own.
+    batch_size, learning_rate, n_draws, forgetting
+        As in `BayesianSVC`.
     link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
-        As in `BayesianSVC`.  Nothing here is random; ``random_state`` is accepted for uniformity.
+        As in `BayesianSVC`; passes are cheap here, and ``tol`` is smaller.  Only minibatches and draws are random.
 
     Attributes
     ----------
@@ -54,7 +58,7 @@ class BayesianLinearSVC(BayesianClassifier):
     coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations
     intercept_, intercept_std_ : arrays of shape (1,)
     prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior
-    bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, rows_, belief_
+    bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, rows_, belief_
         As in `BayesianSVC`.
 
     Examples

@@ -27,29 +27,50 @@ _EXPECTED_VARIANCE = 4.0
 
 
 class BayesianSVC(BayesianClassifier):
-    r"""A kernel support vector machine that knows how sure it is.
+    r"""A kernel support vector machine that tunes itself and knows how sure it is.
 
     The latent function is a Gaussian process, the labels meet it through the hinge loss, and the posterior is
-    found by coordinate ascent on inducing points, in time linear in the number of rows.  Probabilities come
-    from the latent mean *and* variance through a link that is calibrated on leave-one-out predictions, which
-    need no refit.  ``predict`` is always the class of larger ``predict_proba``.
+    found on inducing points, in time linear in the number of rows.  Kernel parameters, a length-scale for each column
+    included, are found first.  Probabilities come from the latent mean *and* variance through a link that is
+    calibrated on leave-one-out predictions, which need no refit.  ``predict`` is always the class of larger
+    ``predict_proba``.
 
     Parameters
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
-        The words stand for ``10 * RBF() + Constant(1)`` and the same with ``Matern()``.
-        Length-scales of None are the spread of each column times the root of the number of columns.
+        The words stand for ``10 * RBF() + Constant(1)`` (with 4 for 10 where it is only the start of tuning) and the
+        same with ``Matern()``.  Length-scales of None are the spread of each column times the root of the
+        number of columns.
         `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for twice the variance.
     loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is the bound of
         Wenzel et al. (2017), whose variances are too small.
-    inference : {"cavi", "batch"}
-        Coordinate ascent on inducing points, or with an inducing point at every distinct row.
+    inference : {"auto", "cavi", "svi", "gibbs", "ecm", "batch"}
+        ``"cavi"`` is coordinate ascent over all rows; ``"svi"`` natural-gradient steps on minibatches, whose ``bound_``
+        is an estimate; ``"auto"`` takes the first below 50,000 rows, and above the second followed by one pass over
+        all.  ``"gibbs"`` draws from the posterior (slow, and the referee of the others) and ``"ecm"`` finds its mode
+        (Henao et al. 2014), both for the hinge.  ``"batch"`` is ``"cavi"`` with a point at every distinct row.
+    tune : {"logistic", "bound", "bound-steps", "loo"} or None
+        Who judges the kernel: the bound of the logistic loss, whatever ``loss`` is; the bound of ``loss`` itself, by
+        L-BFGS or by the gradient steps of Wenzel et al. (2017); or the logistic bound, after which the
+        leave-one-out log loss may tie the length-scales together or change the variances.  None holds the kernel
+        as given.  Otherwise the given kernel is a start, and a single number stays a single number.
+        Tables of more than 1,024 rows are judged by a sample of up to 2,048.
     n_inducing : int or "auto"
         How many inducing points; no more than there are distinct rows are ever used.
-        ``"auto"`` takes all distinct rows up to 512 of them, and 512 points otherwise.
-    inducing : {"kmeans", "random", "mixture"} or array of shape (n_points, n_columns)
-        Where the points go, when they are fewer than the distinct rows; or the points themselves.
+        ``"auto"`` takes as few rows as explain the others under the kernel, and at most 256 points, or 512 from
+        50,000 rows on.
+    inducing : {"kmeans", "random", "mixture", "tuned"} or array of shape (n_points, n_columns)
+        Where the points go, when they are fewer than the distinct rows; or the points themselves.  ``"tuned"`` moves
+        points from k-means to where the bound is highest.
+    batch_size : int or "auto"
+        Rows of a minibatch, for ``"svi"``.
+    learning_rate : "adaptive" or (delay, power)
+        Lengths of stochastic steps: those of Ranganath et al. (2013), or ``(t + delay) ** -power``.
+    n_draws : int
+        Draws of ``"gibbs"`` to keep, after a fifth as many to warm up.
+    forgetting : float
+        How much of the past each call of ``partial_fit`` displaces, from 0 to 1.
     link : {"loo", "probit", "logistic"}
         From latent to probability: calibrated on leave-one-out moments, or the plain links.
     class_weight : dict, "balanced" or None
@@ -59,27 +80,29 @@ class BayesianSVC(BayesianClassifier):
     max_iter : int
         Most passes over the data.
     max_time : float, optional
-        Most seconds before the ascent ends with the best model so far.
+        Most seconds before the ascent ends with the best model so far; tuning may take half of them.
     n_jobs : int, optional
         Threads over blocks of rows: None is as many as BLAS may use, -1 all cores.
     verbose : bool
         Whether to draw a progress line.
     random_state : int, RandomState or None
-        Seeds the choice of inducing points.
+        Seeds k-means, minibatches, draws, and the rows that judge kernels where there are more than enough.
 
     Attributes
     ----------
     classes_ : array of the two classes
     kernel_ : the kernel with every parameter filled in
+    tune_history_ : list of a dict for each kernel that was judged, in order
     inducing_points_ : array of shape (n_points, n_columns)
     jitter_ : float, what the covariance of the points needed on its diagonal to be factored
     bound_ : float, the objective: the lower bound of the (pseudo-)likelihood less the divergence from the prior
-    history_ : list of a dict for each pass
-    n_iter_ : int, the passes over the data
-    stop_reason_ : {"converged", "passes", "time", "interrupt", "stalled"}, why the ascent ended
+    history_ : list of a dict for each pass (or stochastic step, or draw)
+    n_iter_ : int, the length of ``history_``
+    stop_reason_ : {"converged", "passes", "time", "interrupt", "stalled", "draws"}, why the inference ended
     link_ : the fitted link
     loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
         no row can be left out
+    draws_ : the draws of ``inference="gibbs"``, None otherwise
     rows_, belief_ : the features and the posterior of their weights
 
     Examples
