@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from softmargin import BayesianLinearSVC, BayesianSVC
+from softmargin import BayesianLinearSVC, BayesianSVC, streaming
 from softmargin.engine import Problem
-from softmargin import streaming
+from softmargin.estimators import base
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC]
 LOSSES = ["hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"]
