@@ -56,10 +56,10 @@ def some(X: np.ndarray, y: np.ndarray, most: int, seed: int) -> tuple[np.ndarray
 
 def scores_of_links(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, loss: str, seed: int) -> list[np.ndarray]:
     """The test rows' probabilities of the positive class under each link, the model being the same."""
-    model = BayesianSVC(loss=loss, random_state=seed).fit(X, y)
+    model = BayesianSVC(loss=loss, tune=None, random_state=seed).fit(X, y)
     moments = model.latent_mean_and_variance(X_test)
     X_fit, X_held, y_fit, y_held = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
-    part = BayesianSVC(loss=loss, random_state=seed, link="logistic").fit(X_fit, y_fit)
+    part = BayesianSVC(loss=loss, tune=None, random_state=seed, link="logistic").fit(X_fit, y_fit)
     held_out = fit_logistic_link(*part.latent_mean_and_variance(X_held), y_held, np.ones(len(y_held)))
     links = [ProbitLink(), LogisticLink(), held_out, model.link_]
     return [probabilities(link.score(*moments))[:, 1] for link in links]
@@ -90,11 +90,11 @@ def links_table(folder: Path | None, quick: bool) -> dict[str, float]:
 def refit_differences(X: np.ndarray, y: np.ndarray, loss: str, kernel: Kernel, n_rows: int) -> tuple[float, float]:
     """Root mean squares of leave-one-out less refitted moments (mean and standard deviation), over some rows."""
     settings = {"loss": loss, "tol": 1e-9, "max_iter": 1000, "link": "logistic", "random_state": 0}
-    model = BayesianSVC(kernel, n_inducing=REFIT_POINTS, **settings).fit(X, y)
+    model = BayesianSVC(kernel, tune=None, n_inducing=REFIT_POINTS, **settings).fit(X, y)
     table = Table.of(X, y, np.ones(len(y)), model.rows_.n_weights)
     problem = Problem(table, model.rows_, LIKELIHOODS[loss], Ridge.isotropic(model.rows_.n_weights))
     without = left_out(problem, model.belief_, table.weight)
-    same = BayesianSVC(model.kernel_, inducing=model.inducing_points_, **settings)
+    same = BayesianSVC(model.kernel_, tune=None, inducing=model.inducing_points_, **settings)
     differences = []
     for row in np.random.default_rng(0).choice(len(y), n_rows, replace=False):
         others = np.arange(len(y)) != row

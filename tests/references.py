@@ -262,3 +262,36 @@ def svm_by_coordinates(K, y, C, n_sweeps=20_000, tol=1e-10):
         if largest < tol:
             break
     return f
+
+
+# Stochastic and streaming ------------------------------------------------------------------------
+
+
+def wenzel_stochastic(K_mm, K_nm, k_nn, y, batches, rates, mu, zeta):
+    """Wenzel 2017, Algorithm 1 with ERRATA's scaling by n / |S|: the beliefs after each minibatch, unwhitened."""
+    inverse = np.linalg.inv(K_mm)
+    eta_1, eta_2 = np.linalg.solve(zeta, mu), -0.5 * np.linalg.inv(zeta)
+    beliefs = []
+    for rows, rho in zip(batches, rates, strict=True):
+        kappa, labels = K_nm[rows] @ inverse, y[rows]
+        leftover = k_nn[rows] - np.sum(kappa * K_nm[rows], axis=1)
+        alpha = (1 - labels * (kappa @ mu)) ** 2 + np.sum(kappa @ zeta * kappa, axis=1) + leftover
+        scale = len(y) / len(rows)
+        target_1 = scale * kappa.T @ (labels * (alpha**-0.5 + 1))
+        target_2 = -0.5 * (inverse + scale * (kappa.T * alpha**-0.5) @ kappa)
+        eta_1, eta_2 = (1 - rho) * eta_1 + rho * target_1, (1 - rho) * eta_2 + rho * target_2
+        zeta = -0.5 * np.linalg.inv(eta_2)
+        mu = zeta @ eta_1
+        beliefs.append((mu, zeta))
+    return beliefs
+
+
+def ranganath_rates(gradients, n_opening):
+    """Ranganath 2013: the first gradients give the averages and their memory; then a rate for each further one."""
+    mean, square = np.mean(gradients[:n_opening], axis=0), np.mean([g @ g for g in gradients[:n_opening]])
+    tau, rates = float(n_opening), [mean @ mean / square]
+    for g in gradients[n_opening:]:
+        tau = tau * (1 - rates[-1]) + 1
+        mean, square = (1 - 1 / tau) * mean + g / tau, (1 - 1 / tau) * square + (g @ g) / tau
+        rates.append(mean @ mean / square)
+    return rates

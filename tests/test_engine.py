@@ -89,7 +89,7 @@ def test_objective_is_the_bound_less_the_divergence(prior, data):
     X, y, weight = data
     belief = prior.update(*contracts._sums(3), None)
     stats = block_stats(ROWS.lift(X), Hinge(), belief, y, weight)
-    assert_allclose(objective(stats, prior, belief), stats.bound - prior.kl(belief), rtol=1e-12)
+    assert_allclose(objective(stats.bound, prior, belief), stats.bound - prior.kl(belief), rtol=1e-12)
 
 
 def test_rows_of_no_weight_are_not_there(data):

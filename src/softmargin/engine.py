@@ -49,9 +49,9 @@ def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: A
     return Stats(G, h, xp.sum(weight * l), xp.sum(weight))
 
 
-def objective(stats: Stats, prior: Prior, belief: Belief) -> float:
+def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:
     """What every inference ascends: the bound of the rows less the divergence of belief from prior."""
-    return float(stats.bound) - float(prior.kl(belief))
+    return float(bound) - float(prior.kl(belief))
 
 
 @dataclass

@@ -196,7 +196,7 @@ class Ascender:
             G, belief = self._prior.settled(natural.G, belief)
             natural = natural._replace(G=G)
         stats = self._stats_at(belief)
-        return Point(natural, belief, stats, objective(stats, self._prior, belief))
+        return Point(natural, belief, stats, objective(stats.bound, self._prior, belief))
 
     def _try(self, natural: Natural, point: Point, rate: float) -> Point | None:
         """The point at ``natural``, or None where that is no belief."""

@@ -308,7 +308,7 @@ class _Wanderer:
     def _point(self) -> Point:
         belief = self._implied(self._average, self._belief)
         natural = Natural(self._average.G, self._average.h)
-        return Point(natural, belief, self._average, objective(self._average, self._problem.prior, belief))
+        return Point(natural, belief, self._average, objective(self._average.bound, self._problem.prior, belief))
 
     def _record(self) -> float:
         estimate = self._point().objective
@@ -355,7 +355,7 @@ def polish(problem: Problem, ascent: Ascent) -> Ascent:
     """
     point = ascent.point
     stats = problem.stats(point.belief)
-    point = Point(point.natural, point.belief, stats, objective(stats, problem.prior, point.belief))
+    point = Point(point.natural, point.belief, stats, objective(stats.bound, problem.prior, point.belief))
     belief = problem.prior.update(stats.G, stats.h, point.belief)
     is_short = belief.moved_from(point.belief) <= problem.rows.n_weights
     if is_short or not problem.likelihood.needs_guard or _sampled_gain(problem, point.belief, belief) >= 0:
@@ -369,7 +369,7 @@ def _sampled_gain(problem: Problem, old: Belief, new: Belief) -> float:
     rows = Walk.random(n, np.random.RandomState(0)).rows(0, min(n, _MOST_ROWS))
     sample = replace(problem, table=problem.table.rows(rows), _kept={})
     before, after = (
-        objective(scaled(stats, weight / float(stats.n)), problem.prior, belief)
+        objective(stats.bound * (weight / float(stats.n)), problem.prior, belief)
         for belief, stats in ((belief, sample.stats(belief)) for belief in (old, new))
     )
     return after - before

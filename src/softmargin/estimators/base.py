@@ -182,7 +182,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         data = self._check_data(X, y, sample_weight)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         with one_blas_thread:
-            parts = self._parts(data, rng, monitor)
+            parts = self._parts(data, rng, monitor, jobs)
             table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
             problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
@@ -198,13 +198,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         data = self._check_data(X, y, sample_weight, known, first=stream is None)
         if len(data.y) == 0:
             return None
+        jobs = n_threads(self.n_jobs)
         with one_blas_thread:
             if stream is None:
-                parts = self._parts(data, check_random_state(self.random_state), monitor)
+                parts = self._parts(data, check_random_state(self.random_state), monitor, jobs)
             else:
                 parts = Parts(self.rows_, self._fitted_prior, [])
             table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
-            problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, n_threads(self.n_jobs))
+            problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
             stream, ascent = absorb(
                 stream,
                 problem,
@@ -268,8 +269,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
 
     @abstractmethod
-    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
-        """The rows and the prior of this model."""
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
+        """The rows and the prior of this model, found with so many threads."""
 
     def _fit_link(self, record: Record) -> tuple[Link, float | None]:
         """The link, and the log loss of the rows that it was fitted on, if any: NaN if none can be left out."""

@@ -121,7 +121,7 @@ class BayesianLinearSVC(BayesianClassifier):
         positive_number("shape", self.shape, none=True)
         positive_number("rate", self.rate, none=True)
 
-    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         columns = describe(data.X, data.weight)
         center = columns.center if self.fit_intercept else np.zeros_like(columns.center)
         scale = columns.spread if self.standardize else np.ones_like(columns.spread)

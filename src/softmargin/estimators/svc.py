@@ -173,7 +173,7 @@ class BayesianSVC(BayesianClassifier):
             raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
         self._kernel_as_given()
 
-    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor) -> Parts:
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         columns = describe(data.X, data.weight)
         # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
@@ -182,7 +182,7 @@ class BayesianSVC(BayesianClassifier):
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
         panels = Judges.panels(*data[:4], rng) if self.tune is not None or moving else []
         if self.tune is not None and len(np.unique(data.y)) == 2:  # a first batch of one class says nothing of kernels
-            choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor)
+            choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor, jobs)
             kernel, judged = choice.kernel, choice.history
         points = self._points(data.X, data.weight, columns, kernel, rng)
         if moving:

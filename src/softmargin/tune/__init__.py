@@ -22,7 +22,7 @@ from ..columns import Columns
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
-from .evidence import LOGISTIC_JUDGE, Evidence, Judged
+from .evidence import LOGISTIC_JUDGE, MOST_UPDATES, Evidence, Judged
 from .judges import Judges
 from .points import moved_points
 from .search import Choice, by_gradient_steps, by_quasi_newton, maximise
@@ -56,6 +56,7 @@ def choose_kernel(
     how: str,
     likelihood: Likelihood,
     monitor: Monitor | None = None,
+    n_jobs: int = 1,
 ) -> Choice:
     """The kernel that the rows prefer, by one of `TUNINGS`; every panel begins where the one before it ended.
 
@@ -64,28 +65,23 @@ def choose_kernel(
     center = typical(kernel, columns)
 
     def best(apart: bool) -> Choice:
-        choice, history = kernel, []
+        space, choice, history = Space.around(center, apart), kernel, []
         for judges in panels:
-            judges = judges.seen_through(choice.kernel) if isinstance(choice, Choice) else judges
-            choice = _judged(judges, Space.around(center, apart), choice, how, likelihood, monitor)
+            panel = judges.seen_through(choice.kernel) if isinstance(choice, Choice) else judges
+            choice = maximise(evidence(panel), space, optimiser, choice, monitor)
             history += choice.history
         assert isinstance(choice, Choice)
         return choice._replace(history=history)
 
+    def evidence(panel: Judges) -> Evidence:
+        judge = likelihood if how in ("bound", "bound-steps") else LOGISTIC_JUDGE
+        return panel.evidence(judge, _UPDATES_PER_STEP if how == "bound-steps" else MOST_UPDATES, n_jobs)
+
+    optimiser = by_gradient_steps if how == "bound-steps" else by_quasi_newton
     choice = best(apart=True)
     if how != "loo":
         return choice
     return _kept_by_left_out(panels[-1], choice, list(_rivals(choice, best(apart=False))), likelihood)
-
-
-def _judged(
-    judges: Judges, space: Space, start: Kernel | Choice, how: str, likelihood: Likelihood, monitor: Monitor | None
-) -> Choice:
-    """The kernel that one panel prefers."""
-    if how == "bound-steps":
-        return maximise(judges.evidence(likelihood, _UPDATES_PER_STEP), space, by_gradient_steps, start, monitor)
-    judge = likelihood if how == "bound" else LOGISTIC_JUDGE
-    return maximise(judges.evidence(judge), space, by_quasi_newton, start, monitor)
 
 
 def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:

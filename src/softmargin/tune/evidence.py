@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import reduce
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..arrays import combined
+from ..arrays import Array, combined
+from ..chunks import sweep
+from ..engine import objective
 from ..gaussian import Belief
 from ..kernels import Kernel
 from ..likelihoods import Likelihood, Logistic, Quadrature, Sites
@@ -14,6 +18,10 @@ from ..priors import Ridge
 from ..rows import Features, InducingRows
 from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
 
+T = TypeVar("T")
+
+#: Panels of more rows than this are spread over threads.
+_ROWS_FOR_THREADS = 1024
 #: Nats within which a belief is at its optimum, also as a share of the rows, and most updates on the way.
 _SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 5e-5, 20
 #: The logistic likelihood with as many nodes as a judge needs.
@@ -30,19 +38,19 @@ class Judged(NamedTuple):
 
 
 class _Settling(NamedTuple):
-    """A belief on its way to the optimum: the sites it came from, and those that it asks for."""
+    """A belief on its way to the optimum: the sites it came from, and those that it asks for, block by block."""
 
     value: float
     belief: Belief
-    sites: Sites
-    asked: Sites
+    sites: tuple[Sites, ...]
+    asked: tuple[Sites, ...]
 
 
 class Evidence:
     """The objective at a kernel with the belief at its optimum, on rows that fit in memory.
 
     The sites of the last kernel are kept as the start for the next.  ``n_updates`` limits the updates of the belief
-    before the slopes are taken; the paper takes ten.
+    before the slopes are taken; the paper takes ten.  Large panels are cut into a block of rows for each thread.
     """
 
     def __init__(
@@ -53,17 +61,18 @@ class Evidence:
         points: np.ndarray,
         likelihood: Likelihood = LOGISTIC_JUDGE,
         n_updates: int = MOST_UPDATES,
+        n_jobs: int = 1,
     ) -> None:
-        self._X, self._y, self._weight, self._points = X, y, weight, points
-        self._likelihood, self._n_updates = likelihood, n_updates
+        self._n_jobs = n_jobs if len(y) > _ROWS_FOR_THREADS else 1
+        self._blocks = list(zip(*(np.array_split(part, self._n_jobs) for part in (X, y, weight)), strict=True))
+        self._points, self._likelihood, self._n_updates = points, likelihood, n_updates
         self._prior = Ridge.isotropic(len(points))
-        self._sites = likelihood.sites(y, np.zeros(len(y)), np.ones(len(y)))
+        self._sites = tuple(likelihood.sites(y, 0 * y, 0 * y + 1) for _, y, _ in self._blocks)
         self._tolerance = max(_SETTLED, _SETTLED_SHARE * float(weight.sum()))
 
     def begin_from(self, judged: Judged) -> None:
         """Takes the sites from a belief found on other rows."""
-        latent = judged.rows.lift(self._X).moments(judged.belief)
-        self._sites = self._likelihood.sites(self._y, latent.mu, latent.v)
+        self._sites = self._asked([judged.rows.lift(X) for X, _, _ in self._blocks], judged.belief)
 
     def at(self, kernel: Kernel) -> Judged:
         """The objective and its slopes in ``theta`` at a kernel."""
@@ -78,13 +87,16 @@ class Evidence:
         return value, in_points(rows, slopes)
 
     def _settled(self, rows: InducingRows, points: bool = False) -> tuple[float, Belief, Slopes]:
-        features = rows.lift(self._X)
-        value, belief, _, sites = self._settle(features)
-        self._sites = sites
-        w, b = self._weight * sites.w, self._weight * sites.b
-        return value, belief, bound_slopes(rows, self._X, features.phi, belief, w, b, points)
+        features = self._each(lambda index: rows.lift(self._blocks[index][0]))
+        value, belief, _, self._sites = self._settle(features)
 
-    def _settle(self, features: Features) -> _Settling:
+        def one_block(index: int) -> Slopes:
+            (X, _, weight), (_, w, b) = self._blocks[index], self._sites[index]
+            return bound_slopes(rows, X, features[index].phi, belief, weight * w, weight * b, points)
+
+        return value, belief, _sum(self._each(one_block))
+
+    def _settle(self, features: list[Features]) -> _Settling:
         """Updates of the belief, shortened where a full one descends, until they gain nothing more."""
         best = self._update(features, self._sites)
         rate = 1.0
@@ -100,8 +112,26 @@ class Evidence:
                 break
         return best
 
-    def _update(self, features: Features, sites: Sites) -> _Settling:
-        belief = self._prior.given(*features.gather(self._weight * sites.w, self._weight * sites.b))
-        latent = features.moments(belief)
-        asked = self._likelihood.sites(self._y, latent.mu, latent.v)
-        return _Settling(float(self._weight @ asked.l) - float(self._prior.kl(belief)), belief, sites, asked)
+    def _update(self, features: list[Features], sites: tuple[Sites, ...]) -> _Settling:
+        def one_block(index: int) -> tuple[Array, Array]:
+            weight, (_, w, b) = self._blocks[index][2], sites[index]
+            return features[index].gather(weight * w, weight * b)
+
+        belief = self._prior.given(*_sum(self._each(one_block)))
+        asked = self._asked(features, belief)
+        bound = sum(weight @ block.l for (_, _, weight), block in zip(self._blocks, asked, strict=True))
+        return _Settling(objective(bound, self._prior, belief), belief, sites, asked)
+
+    def _asked(self, features: list[Features], belief: Belief) -> tuple[Sites, ...]:
+        def one_block(index: int) -> Sites:
+            latent = features[index].moments(belief)
+            return self._likelihood.sites(self._blocks[index][1], latent.mu, latent.v)
+
+        return tuple(self._each(one_block))
+
+    def _each(self, function: Callable[[int], T]) -> list[T]:
+        return list(sweep(function, len(self._blocks), self._n_jobs))
+
+
+def _sum(parts: list[T]) -> T:
+    return reduce(lambda first, second: combined(first, 1, second), parts)

@@ -78,8 +78,8 @@ class Judges(NamedTuple):
         few = explaining(Distinct(self.X, self.weight), kernel, at_most=len(self.points))
         return self if few is None else self._replace(points=np.unique(few, axis=0))
 
-    def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES) -> Evidence:
-        return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates)
+    def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES, n_jobs: int = 1) -> Evidence:
+        return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates, n_jobs)
 
     def left_out_losses(self, kernel: Kernel, likelihood: Likelihood) -> np.ndarray:
         """The leave-one-out log loss of each row under a kernel, the link fitted to all of them; NaN if unknown."""

@@ -1,0 +1,487 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from numpy.testing import assert_allclose
+
+import references
+from softmargin.arrays import to_numpy
+from softmargin.chunks import Table
+from softmargin.engine import Problem, Stats, objective
+from softmargin.gaussian import Belief
+from softmargin.kernels import RBF, Constant
+from softmargin.likelihoods import AugmentedHinge, Gaussian, Hinge, JaakkolaJordan, Logistic, Quadrature, Taylor
+from softmargin.monitor import Monitor
+from softmargin.priors import Ridge, VarianceComponents
+from softmargin.rows import InducingRows, LinearRows
+from softmargin.steps import Ascent, Natural, Point, ascend
+from softmargin.stochastic import (
+    Adaptive,
+    Gauge,
+    Schedule,
+    Walk,
+    _largest_quotient,
+    _Wanderer,
+    averaged,
+    batch_size,
+    polish,
+    scaled,
+    stirred,
+    wander,
+)
+
+TOL = 1e-4
+
+
+def linear_problem(likelihood, n=20_000, prior=None, weight=None, dtype=np.float64):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, 5)).astype(dtype)
+    y = np.sign(X @ [1.0, -1.0, 0.5, 0.0, 0.2] + 0.3 + rng.normal(size=n))
+    prior = prior or VarianceComponents(np.array([0, 0, 0, 0, 0, -1]), 5.0, 1.0)
+    weight = np.ones(n) if weight is None else weight
+    return Problem(Table(X, y, weight, 512), LinearRows(np.zeros(5), np.ones(5)), likelihood, prior)
+
+
+def kernel_problem(likelihood, n=20_000, m=25, variance=10.0, weight=None, dtype=np.float64):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(n, 2)).astype(dtype)
+    y = np.sign(np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - 1 + 0.5 * rng.normal(size=n))
+    rows = InducingRows.at(variance * RBF(1.0) + Constant(1.0), X[:m])
+    weight = np.ones(n) if weight is None else weight
+    return Problem(Table(X, y, weight, 512), rows, likelihood, Ridge.isotropic(m))
+
+
+def wandered(problem, seed=0, **options):
+    return wander(problem, rng=np.random.RandomState(seed), **{"tol": TOL, "max_passes": 15.0} | options)
+
+
+def lacking(problem, belief, optimum=None):
+    """The share of the objective that a belief falls short of the optimum."""
+    optimum = optimum or ascend(problem, tol=1e-9, max_passes=500).point
+    return (optimum.objective - objective(problem.stats(belief).bound, problem.prior, belief)) / abs(optimum.objective)
+
+
+def latent_error(problem, belief, optimum):
+    """How far latent means lie from those of the optimum, in its standard deviations; root mean square over rows."""
+    ours, best = problem.latent(belief), problem.latent(optimum)
+    return np.sqrt(np.mean((ours.mu - best.mu) ** 2 / best.spread))
+
+
+# The walk ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 12, 97, 4096, 100_003])
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_pass_visits_every_row_once(n, first):
+    walk = Walk.random(n, np.random.RandomState(n))
+    assert_allclose(np.sort(walk.rows(first, n)), np.arange(n))
+    joined = np.concatenate([walk.rows(start, 7) for start in range(first, first + 70, 7)])
+    assert np.all(joined == walk.rows(first, 70))
+
+
+def test_every_size_of_table_has_a_stride():
+    for n in range(2, 2000):
+        assert any(math.gcd(s, n) == 1 and _largest_quotient(s, n) <= 10 for s in range(1, n))
+
+
+def test_no_table_is_too_long_for_the_arithmetic():
+    n = 2**31 + 11
+    walk = Walk.random(n, np.random.RandomState(0))
+    wanted = [(walk.offset + j * walk.stride) % n for j in range(n - 3, n + 3)]  # integers of any size
+    assert walk.rows(n - 3, 6).tolist() == wanted
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_minibatches_are_spread_evenly(seed):
+    n, size = 1_000_000, 2048
+    walk = Walk.random(n, np.random.RandomState(seed))
+    for first in (0, 123_456):
+        rows = np.sort(walk.rows(first, size))
+        gaps = np.diff(np.append(rows, rows[0] + n))
+        # With partial quotients of up to 10 no gap is longer than 10 + 2 times the mean one.
+        assert gaps.max() <= 12 * n / size
+        # In a table sorted by its labels the share of each is exact to some tens of rows: quotients add up over
+        # log(size) terms, while independent draws would stray by sqrt(size / 4) = 23, and three times that at times.
+        assert abs(np.sum(rows < 0.3 * n) - 0.3 * size) < 25
+
+
+@pytest.mark.parametrize("kind", ["numpy", "csr", "torch"])
+def test_rows_of_a_table(kind, rng):
+    X, y, weight = rng.normal(size=(30, 4)), rng.normal(size=30), rng.uniform(size=30)
+    index = np.array([29, 3, 3, 17])
+    convert = {"numpy": np.asarray, "csr": scipy.sparse.csr_matrix, "torch": torch.from_numpy}[kind]
+    others = torch.from_numpy if kind == "torch" else np.asarray
+    part = Table(convert(X), others(y), others(weight), 2).rows(index)
+    blocks = [part.block(i) for i in range(part.n_blocks)]
+    got = [np.concatenate([to_numpy(block[k]) for block in blocks]) for k in range(3)]
+    for have, want in zip(got, (X, y, weight), strict=True):
+        assert_allclose(have, want[index])
+
+
+# Sums --------------------------------------------------------------------------------------------
+
+
+def batches_of(problem, size, seed=0):
+    walk = Walk.random(problem.table.n_rows, np.random.RandomState(seed))
+    for first in range(0, problem.table.n_rows, size):
+        yield replace(problem, table=problem.table.rows(walk.rows(first, size)), _kept={})
+
+
+@pytest.mark.parametrize("make", [linear_problem, kernel_problem])
+@pytest.mark.parametrize("likelihood", [Hinge(), AugmentedHinge(), Quadrature(Logistic())], ids=repr)
+def test_all_rows_at_full_rate_are_coordinate_ascent(likelihood, make):
+    problem = make(likelihood, n=300)
+    belief = problem.prior.update(*problem.prior.start(problem.table.reference))
+    whole = scaled(problem.stats(belief), 0.5)._replace(n=300.0)
+    for _ in range(3):
+        stats = problem.stats(belief)
+        whole = stirred(whole, stats, 1.0)
+        one, other = (problem.prior.update(s.G, s.h, belief) for s in (whole, stats))
+        assert_allclose(one.mean, other.mean, rtol=0, atol=0)
+        assert_allclose(one.root, other.root, rtol=0, atol=0)
+        belief = one
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_minibatches_estimate_the_whole_without_bias(weighted, rng):
+    problem = kernel_problem(Hinge(), n=600, weight=rng.uniform(0.5, 2, size=600) if weighted else None)
+    belief = problem.prior.update(*problem.prior.start(problem.table.reference))
+    whole, old = problem.stats(belief), scaled(problem.stats(belief), 3.0)._replace(n=problem.table.weight.sum())
+    parts = [batch.stats(belief) for batch in batches_of(problem, 50)]
+    blended = [stirred(old, part, 0.3) for part in parts]
+    # Every row is in one minibatch, and minibatches count by their weight: equally, where all rows weigh the same.
+    share = np.array([part.n for part in parts]) / whole.n
+    for name in Stats._fields:
+        mean = sum(s * getattr(b, name) for s, b in zip(share, blended, strict=True))
+        wanted = 0.7 * getattr(old, name) + 0.3 * getattr(whole, name)
+        assert_allclose(mean, wanted, rtol=1e-10, atol=1e-8)
+
+
+def test_steps_are_those_of_algorithm_1_of_wenzel(rng):
+    X = rng.normal(size=(60, 2))
+    y, kernel = np.sign(X[:, 0] + 0.5 * rng.normal(size=60)), 1.3 * RBF(0.9)
+    problem = Problem(
+        Table(X, y, np.ones(60), 16), InducingRows.at(kernel, X[:8]), AugmentedHinge(), Ridge.isotropic(8)
+    )
+    L = np.linalg.cholesky(kernel(X[:8], X[:8]))
+    belief = problem.prior.update(np.zeros((8, 8)), np.zeros(8))
+    whole = Stats(np.zeros((8, 8)), np.zeros(8), 0.0, 60.0)
+    batches, rates = [rng.permutation(60)[:12] for _ in range(6)], [0.9, 0.5, 0.4, 0.3, 0.3, 0.2]
+    theirs = references.wenzel_stochastic(
+        L @ L.T, kernel(X, X[:8]), np.full(60, 1.3), y, batches, rates, np.zeros(8), L @ L.T
+    )
+    for rows, rate, (mu, zeta) in zip(batches, rates, theirs, strict=True):
+        batch = replace(problem, table=problem.table.rows(rows), _kept={}).stats(belief)
+        whole = stirred(whole, batch, rate)
+        belief = problem.prior.update(whole.G, whole.h)
+        # The jitter on the diagonal of the kernel matrix, 1e-14 of it, is all that differs.
+        assert_allclose(L @ belief.mean, mu, atol=1e-7)
+        assert_allclose(L @ belief.covariance @ L.T, zeta, atol=1e-7)
+
+
+def test_later_steps_weigh_more_in_the_average(rng):
+    steps = [Stats(*rng.normal(size=4)) for _ in range(9)]
+    average = Stats(*rng.normal(size=4))  # is not remembered
+    for t, step in enumerate(steps, start=1):
+        average = averaged(average, step, t)
+    assert_allclose(average, np.average(np.array(steps), axis=0, weights=np.arange(1, 10)))
+
+
+@pytest.mark.parametrize(("n", "m", "rows"), [(5_000_000, 64, 4096), (5_000_000, 512, 4096), (5_000_000, 4096, 16384)])
+def test_minibatches_outweigh_the_update(n, m, rows):
+    table = Table(np.broadcast_to(np.zeros((1, 2)), (n, 2)), np.ones(1), np.ones(1), 64)
+    problem = Problem(table, LinearRows(np.zeros(m), np.ones(m), intercept=False), Hinge(), Ridge.isotropic(m))
+    assert batch_size(problem, "auto") == rows
+    assert batch_size(problem, 77) == 77
+    assert batch_size(problem, 2 * n) == n
+
+
+# Rates -------------------------------------------------------------------------------------------
+
+
+def test_schedule():
+    rule, rates = Schedule(delay=2.0, power=0.5), []
+    for _ in range(3):
+        rule = rule.saw(None, 0.0)
+        rates.append(rule.rate)
+    assert_allclose(rates, np.array([3.0, 4.0, 5.0]) ** -0.5)
+
+
+def test_adaptive_rates_are_those_of_ranganath(rng):
+    gradients = list(rng.normal(size=(30, 40)) + 0.6)
+    rule, taken, rates = Adaptive(power=9.0), 0.0, []  # falls so fast that it is no limit
+    for gradient in gradients:
+        rule = rule.saw(lambda gradient=gradient: gradient, taken)
+        taken = rule.rate
+        rates.append(taken)
+    assert rates[:3] == [0.0, 0.0, 0.0]
+    assert_allclose(rates[3:], references.ranganath_rates(gradients, 4), rtol=1e-10)
+
+
+def rates_at(problem, belief, whole, n_gradients=12):
+    """Adaptive rates for a belief that is held where it is."""
+    rule = Adaptive(power=9.0)
+    weight = problem.table.weight.sum()
+    for batch in list(batches_of(problem, 1000))[:n_gradients]:
+        stats = batch.stats(belief)
+        change = [getattr(stats, name) * weight / stats.n - getattr(whole, name) for name in "Gh"]
+        rule = rule.saw(lambda change=change: belief.felt(*change), 0.0)
+    return rule.rate
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), AugmentedHinge(), Quadrature(Logistic())], ids=repr)
+def test_adaptive_rates_are_long_far_away_and_short_at_the_optimum(likelihood):
+    problem = kernel_problem(likelihood)
+    belief = problem.prior.update(*problem.prior.start(problem.table.reference))
+    start = Natural(*problem.prior.start(problem.table.reference))
+    point = ascend(problem, tol=1e-10, max_passes=300).point
+    assert rates_at(problem, belief, start) > 0.9
+    # Twelve gradients of pure noise leave 1/12 of their squared length in the mean.
+    assert rates_at(problem, point.belief, point.natural) < 2 / 12
+
+
+def test_rates_fall_no_faster_than_said():
+    rule, rng = Adaptive(power=0.5), np.random.default_rng(0)
+    for _ in range(99):
+        rule = rule.saw(lambda: rng.normal(size=1000), 0.0)
+    assert rule.rate == 100**-0.5
+
+
+# Where it ends -----------------------------------------------------------------------------------
+
+LIKELIHOODS = [Hinge(), AugmentedHinge(), Quadrature(Logistic()), JaakkolaJordan(), Gaussian(0.7)]
+
+
+@pytest.mark.parametrize("make", [linear_problem, kernel_problem])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=repr)
+def test_ends_within_its_tolerance_of_the_optimum(likelihood, make):
+    problem = make(likelihood)
+    optimum = ascend(problem, tol=1e-9, max_passes=500).point
+    for seed in range(2):
+        end = wandered(problem, seed)
+        # Where full steps are short (and coordinate ascent takes a hundred passes) the way may be longer than allowed.
+        assert end.reason == "converged" or not likelihood.needs_guard
+        assert lacking(problem, end.point.belief, optimum) <= (1 if end.reason == "converged" else 5) * TOL
+        # TOL of the objective is one or two nats, half of the weights' squared errors in deviations, which rows share.
+        # The deviations of augmented bounds are 2-3 times too small, and the objective is flatter than they tell.
+        limit = 1.0 if likelihood.needs_guard or isinstance(likelihood, Gaussian) else 6.0
+        assert latent_error(problem, end.point.belief, optimum.belief) < limit
+        # Noise of estimates from minibatches, and of beliefs on the way: a percent.
+        assert_allclose(end.point.objective, optimum.objective, rtol=0.02)
+        assert end.point.stats.n == pytest.approx(20_000)
+
+
+def test_an_expansion_ends_at_its_mode():
+    problem = kernel_problem(Taylor(Logistic()))
+    optimum = ascend(problem, tol=1e-14, max_passes=200).point
+    end = wandered(problem)
+    assert end.reason == "converged"
+    assert latent_error(problem, end.point.belief, optimum.belief) < 0.6
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), Quadrature(Logistic())], ids=repr)
+def test_a_large_prior_variance_does_not_lead_astray(likelihood):
+    problem = kernel_problem(likelihood, variance=1e4)
+    assert lacking(problem, wandered(problem).point.belief) <= TOL
+
+
+def test_schedules_arrive_too():
+    problem = kernel_problem(Hinge())
+    assert lacking(problem, wandered(problem, rate=Schedule(delay=1.0, power=0.7)).point.belief) <= TOL
+
+
+@pytest.mark.parametrize("column", ["label", "first"])
+def test_a_sorted_table_is_no_trouble(column):
+    problem = kernel_problem(Hinge())
+    order = np.argsort(problem.table.y if column == "label" else problem.table.X[:, 0], kind="stable")
+    ordered = replace(problem, table=problem.table.rows(order), _kept={})
+    end = wandered(ordered)
+    assert end.reason == "converged"
+    assert lacking(ordered, end.point.belief) <= TOL
+
+
+@pytest.mark.parametrize("make", [linear_problem, kernel_problem])
+def test_weights_count(make, rng):
+    times = rng.integers(1, 4, size=20_000).astype(float)
+    problem = make(Hinge(), weight=times)
+    end = wandered(problem)
+    assert lacking(problem, end.point.belief) <= TOL
+    assert end.point.stats.n == pytest.approx(times.sum())
+
+
+def test_single_precision():
+    problem = kernel_problem(Hinge(), dtype=np.float32)
+    end = wandered(problem)
+    assert end.reason == "converged"
+    assert end.point.belief.mean.dtype == np.float64
+    assert lacking(problem, end.point.belief, ascend(problem, tol=1e-7, max_passes=100).point) <= TOL
+
+
+@pytest.mark.parametrize("kind", ["csr", "torch", "threads"])
+def test_other_tables_take_the_same_steps(kind):
+    problem = kernel_problem(Hinge(), n=4000)
+    X, y, weight, size = problem.table
+    if kind == "torch":
+        tensors = map(torch.from_numpy, (X, y, weight))
+        table = Table(*tensors, size)
+        rows = InducingRows.at(problem.rows.kernel, torch.from_numpy(problem.rows.points))
+        other = Problem(table, rows, Hinge(), problem.prior)
+    else:
+        table = problem.table._replace(X=scipy.sparse.csr_matrix(X)) if kind == "csr" else problem.table
+        other = replace(problem, table=table, n_jobs=2 if kind == "threads" else 1, _kept={})
+    one, two = (wandered(p, max_passes=2.0, tol=0.0).point for p in (problem, other))
+    # Sums in another order: rounding, carried through two passes of steps.
+    assert_allclose(to_numpy(two.belief.mean), one.belief.mean, atol=1e-6)
+    assert_allclose(two.objective, one.objective, rtol=1e-8)
+
+
+def test_the_same_seed_takes_the_same_walk():
+    problem = linear_problem(Hinge(), n=5000)
+    one, two, other = (wandered(problem, seed, max_passes=1.0).point.belief.mean for seed in (0, 0, 1))
+    assert np.all(one == two)
+    assert not np.any(one == other)
+
+
+def test_averaging_takes_out_the_noise():
+    problem = kernel_problem(Hinge())
+    optimum = ascend(problem, tol=1e-9, max_passes=300).point
+    walk = Walk.random(20_000, np.random.RandomState(0))
+    wanderer = _Wanderer(problem, walk, 1000, Schedule(delay=1.0, power=0.5), Monitor(), None)
+    end = wanderer.run(tol=0.0, max_passes=5.0)
+    # Rates of t^-1/2 after 100 steps leave the last one a tenth of a minibatch's variance, and averages a hundredth.
+    last, average = (latent_error(problem, b, optimum.belief) for b in (wanderer._belief, end.point.belief))
+    assert average < last / 2
+
+
+def test_what_is_still_to_come_of_averages_of_noise(rng):
+    # An average of t standard normal steps is N(0, 1/t): it lacks m / (2 t) of the objective.
+    m, gauge, total = 1000, Gauge(), np.zeros(1000)
+    for t in range(1, 100):
+        total += rng.normal(size=m)
+        if t >= gauge.next_look:
+            gauge = gauge.look(t, Belief(total / t, np.eye(m), 0.0))
+    # A thousand squares of normals have a relative error of sqrt(2 / 1000).
+    assert_allclose(gauge.to_come, m / (2 * gauge.step), rtol=0.15)
+    assert gauge.is_calm(1.1 * gauge.before)
+    assert not gauge.is_calm(0.9 * gauge.before)
+
+
+# Why it ends -------------------------------------------------------------------------------------
+
+
+def test_one_minibatch_of_all_rows_is_an_ascent():
+    problem, monitor = linear_problem(Hinge(), n=500), Monitor()
+    one = wandered(problem, monitor=monitor, max_passes=50.0)
+    other = ascend(problem, tol=TOL, max_passes=50)
+    assert one.reason == other.reason == "converged"
+    assert np.all(one.point.belief.mean == other.point.belief.mean)
+
+
+@pytest.mark.parametrize("max_passes", [0.2, 0.5, 2.0])
+def test_no_more_passes_than_allowed(max_passes):
+    seen = []
+    problem = linear_problem(Hinge())
+    end = wandered(problem, batch_rows=500, tol=0.0, max_passes=max_passes, watch=lambda passes, _: seen.append(passes))
+    assert end.reason == "passes"
+    assert seen[-1] == pytest.approx(max_passes)
+    assert_allclose(np.diff(seen), 500 / 20_000)
+
+
+def test_no_time_at_all_still_gives_a_belief():
+    problem = linear_problem(Hinge())
+    end = wandered(problem, monitor=Monitor(max_time=0.0))
+    assert end.reason == "time"
+    # What a sixteenth of the rows knows: its own noise is of the order of the weights over its rows, 6 / 1250.
+    assert lacking(problem, end.point.belief) < 0.02
+
+
+class Interrupted(Monitor):
+    """Interrupts when it is asked for the time for the k-th time."""
+
+    def __init__(self, k):
+        super().__init__()
+        self.left, self.closed = k, 0
+
+    @property
+    def out_of_time(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return False
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_an_interruption_keeps_the_belief_so_far(k):
+    problem, monitor = linear_problem(Hinge()), Interrupted(k)
+    averages = []
+    end = wandered(problem, monitor=monitor, tol=0.0, watch=lambda _, natural: averages.append(natural))
+    assert end.reason == "interrupt"
+    assert monitor.closed == 1
+    assert lacking(problem, end.point.belief) < 0.02
+    if averages:
+        assert_allclose(end.point.natural.h, averages[-1].h)
+
+
+def test_an_interruption_of_the_first_minibatch(monkeypatch):
+    problem, passes = linear_problem(Hinge()), []
+    stats = Problem.stats
+
+    def interrupted(self, belief):
+        passes.append(belief)
+        if len(passes) == interrupted.at:
+            raise KeyboardInterrupt
+        return stats(self, belief)
+
+    monkeypatch.setattr(Problem, "stats", interrupted)
+    interrupted.at = 3
+    assert wandered(problem).reason == "interrupt"
+    interrupted.at = len(passes) + 1
+    with pytest.raises(KeyboardInterrupt):
+        wandered(problem)
+
+
+def test_the_monitor_hears_of_every_look():
+    monitor, problem = Monitor(), kernel_problem(Hinge())
+    end = wandered(problem, monitor=monitor)
+    values = [entry["objective"] for entry in monitor.history]
+    assert len(values) >= 4
+    assert all(entry["accepted"] for entry in monitor.history)
+    # The last look is the end; estimates on the way are within the noise of minibatches, sd(l) / sqrt(rows) < 2 %.
+    assert values[-1] == end.point.objective
+    assert_allclose(values, values[-1], rtol=0.1)
+
+
+# Polish ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [linear_problem, kernel_problem])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=repr)
+def test_polish_is_exact_and_takes_a_step(likelihood, make):
+    problem = make(likelihood)
+    rough = wandered(problem, max_passes=0.5, tol=0.0)
+    end = polish(problem, rough)
+    assert end.reason == rough.reason
+    exact = problem.stats(rough.point.belief)
+    assert_allclose(end.point.stats.G, exact.G)
+    assert_allclose(end.point.objective, objective(exact.bound, problem.prior, rough.point.belief))
+    assert_allclose(end.point.natural.h, exact.h)
+    assert lacking(problem, end.point.belief) < lacking(problem, rough.point.belief)
+
+
+def test_polish_does_not_overshoot():
+    # Far out, hardly any row's slope bends: a full step of the exact hinge goes much too far.
+    problem = linear_problem(Hinge(), prior=Ridge.isotropic(6, variance=1e4))
+    natural = Natural(np.eye(6), np.full(6, 30.0))
+    belief = problem.prior.update(*natural)
+    far = Ascent(Point(natural, belief, problem.stats(belief), 0.0), "passes")
+    end = polish(problem, far)
+    step = problem.prior.update(*end.point.image)
+    assert objective(problem.stats(step).bound, problem.prior, step) < end.point.objective
+    assert end.point.belief is belief
+    assert_allclose(end.point.objective, objective(problem.stats(belief).bound, problem.prior, belief))
