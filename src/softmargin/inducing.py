@@ -40,6 +40,13 @@ class Distinct(NamedTuple):
     weight: np.ndarray
 
 
+def most_points(n_rows: int, n_inducing: int | str) -> int:
+    """How many points a model of so many rows may have."""
+    if n_inducing == "auto":
+        return AUTO_POINTS if n_rows < _MANY_ROWS else 2 * AUTO_POINTS
+    return int(n_inducing)
+
+
 def choose_points(
     X: Any,
     weight: np.ndarray,
@@ -50,8 +57,7 @@ def choose_points(
     rng: np.random.RandomState,
 ) -> np.ndarray:
     """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says."""
-    auto = AUTO_POINTS if X.shape[0] < _MANY_ROWS else 2 * AUTO_POINTS
-    wanted = auto if n_inducing == "auto" else int(n_inducing)
+    wanted = most_points(X.shape[0], n_inducing)
     every = _reduced(X, weight)
     if n_inducing == "auto":
         few = explaining(_sample(every, _CANDIDATES, rng), kernel, at_most=wanted)

@@ -22,6 +22,8 @@ INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
 HINGES = ("hinge", "hinge-augmented")
 #: Tables of at least this many rows are large: stochastic steps first, then one full pass.
 LARGE = 50_000
+#: Stochastic steps end at so many times the tolerance of an ascent: what they lack falls only with their number.
+_STOCHASTIC_TOLERANCE = 10
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-3
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
@@ -71,14 +73,20 @@ def infer(
         ascent = wander(
             problem,
             rng=rng,
-            tol=plan.tol,
+            tol=_STOCHASTIC_TOLERANCE * plan.tol,
             batch_rows=plan.batch_rows,
             rate=plan.rate if plan.rate == "adaptive" else Schedule(*plan.rate),
-            max_passes=plan.max_passes,
+            max_passes=1 if how == "polished" else plan.max_passes,
             monitor=monitor,
         )
-        return problem, Inferred(polish(problem, ascent) if how == "polished" else ascent)
+        return problem, Inferred(_polished(problem, ascent) if how == "polished" else ascent)
     return problem, _drawn(problem, plan, unit, rng, monitor)
+
+
+def _polished(problem: Problem, ascent: Ascent) -> Ascent:
+    """One pass over all rows after stochastic steps, which then need not have come to rest on their own."""
+    end = polish(problem, ascent)
+    return end._replace(reason="polished") if end.reason in ("passes", "converged") else end
 
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:

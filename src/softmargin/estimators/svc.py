@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..columns import Columns, describe
-from ..inducing import choose_points, distinct_rows
+from ..inducing import choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
 from ..likelihoods import LOSSES
@@ -55,7 +55,7 @@ class BayesianSVC(BayesianClassifier):
         L-BFGS or by the gradient steps of Wenzel et al. (2017); or the logistic bound, after which the
         leave-one-out log loss may tie the length-scales together or change the variances.  None holds the kernel
         as given.  Otherwise the given kernel is a start, and a single number stays a single number.
-        Tables of more than 1,024 rows are judged by a sample of up to 2,048.
+        Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on.
     n_inducing : int or "auto"
         How many inducing points; no more than there are distinct rows are ever used.
         ``"auto"`` takes as few rows as explain the others under the kernel, and at most 256 points, or 512 from
@@ -98,7 +98,8 @@ class BayesianSVC(BayesianClassifier):
     bound_ : float, the objective: the lower bound of the (pseudo-)likelihood less the divergence from the prior
     history_ : list of a dict for each pass (or stochastic step, or draw)
     n_iter_ : int, the length of ``history_``
-    stop_reason_ : {"converged", "passes", "time", "interrupt", "stalled", "draws"}, why the inference ended
+    stop_reason_ : {"converged", "polished", "passes", "time", "interrupt", "stalled", "draws"}, why the inference ended;
+        polished is one pass of stochastic steps and one over all rows, not run to rest
     link_ : the fitted link
     loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
         no row can be left out
@@ -180,7 +181,8 @@ class BayesianSVC(BayesianClassifier):
         kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
         judged = []
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
-        panels = Judges.panels(*data[:4], rng) if self.tune is not None or moving else []
+        most = most_points(data.X.shape[0], self.n_inducing)
+        panels = Judges.panels(*data[:4], rng, most) if self.tune is not None or moving else []
         if self.tune is not None and len(np.unique(data.y)) == 2:  # a first batch of one class says nothing of kernels
             choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor, jobs)
             kernel, judged = choice.kernel, choice.history

@@ -21,8 +21,8 @@ from .evidence import MOST_UPDATES, Evidence
 
 #: Most rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
-#: Rows and points of the second panel, for tables too large for the first.
-_MORE_ROWS, _MORE_POINTS = 2048, 256
+#: Further panels, for tables of more than so many rows: their rows and points.
+_FURTHER_PANELS = ((_FIRST_ROWS, 2048, 256), (50_000, 8192, 512))
 #: How far the fits go whose leave-one-out losses are compared.
 _LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
 
@@ -65,13 +65,21 @@ class Judges(NamedTuple):
 
     @classmethod
     def panels(
-        cls, X: Any, y: np.ndarray, weight: np.ndarray, unit: np.ndarray, rng: np.random.RandomState
+        cls,
+        X: Any,
+        y: np.ndarray,
+        weight: np.ndarray,
+        unit: np.ndarray,
+        rng: np.random.RandomState,
+        most_points: int = _FURTHER_PANELS[-1][2],
     ) -> list[Judges]:
-        """The rows that judge the kernels of a table: few to come near the best, and if there are more, more to end."""
-        first = cls.of(X, y, weight, unit, rng)
-        if X.shape[0] <= _FIRST_ROWS:
-            return [first]
-        return [first, cls.of(X, y, weight, unit, rng, _MORE_ROWS, _MORE_POINTS)]
+        """The rows that judge the kernels of a table: few to come near the best, and where there are more, more to end.
+
+        No panel has more points than the model will: with few points longer length-scales are better.
+        """
+        table = X, y, weight, unit, rng
+        further = [(n_rows, points) for above, n_rows, points in _FURTHER_PANELS if X.shape[0] > above]
+        return [cls.of(*table), *(cls.of(*table, n_rows, min(points, most_points)) for n_rows, points in further)]
 
     def seen_through(self, kernel: Kernel) -> Judges:
         """The same rows, through no more points than a kernel like this needs."""
