@@ -20,17 +20,20 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
+import numpy as np
+
 from .arrays import Array, NotPositiveDefiniteError, combined, namespace
-from .chunks import Table, sweep
+from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
 from .likelihoods import Sites
 from .rows import Latent
+from .stochastic import Walk
 
 #: A row that makes up more than this share of its own spread leaves nothing to divide by.
 _LARGEST_SHARE = 0.99
 #: Rows enough for three numbers.
-_MOST_ROWS = 100_000
+_MOST_ROWS = 20_000
 
 
 class Response(NamedTuple):
@@ -71,14 +74,14 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
 
 
 def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[Problem, Array]:
-    """A large problem by some of its rows, evenly spaced, which then stand for all: enough for a link."""
+    """A large problem by some of its rows, spread over the table, which then stand for all: enough for a link."""
     table = problem.table
     if table.n_rows <= at_most:
         return problem, unit
-    rows = slice(0, table.n_rows, -(-table.n_rows // at_most))
-    weight = table.weight[rows]
-    weight = weight * (table.weight.sum() / weight.sum())
-    return replace(problem, table=Table(table.X[rows], table.y[rows], weight, table.block_rows), _kept={}), unit[rows]
+    rows = np.sort(Walk.random(table.n_rows, np.random.RandomState(0)).rows(0, at_most))
+    some = table.rows(rows)
+    some = some._replace(weight=some.weight * (table.weight.sum() / some.weight.sum()))
+    return replace(problem, table=some, _kept={}), unit[rows]
 
 
 def divided_out(latent: Latent, sites: Sites, response: Response, unit: Array) -> LeftOut:

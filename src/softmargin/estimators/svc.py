@@ -98,8 +98,8 @@ class BayesianSVC(BayesianClassifier):
     bound_ : float, the objective: the lower bound of the (pseudo-)likelihood less the divergence from the prior
     history_ : list of a dict for each pass (or stochastic step, or draw)
     n_iter_ : int, the length of ``history_``
-    stop_reason_ : {"converged", "polished", "passes", "time", "interrupt", "stalled", "draws"}, why the inference ended;
-        polished is one pass of stochastic steps and one over all rows, not run to rest
+    stop_reason_ : {"converged", "polished", "passes", "time", "interrupt", "stalled", "draws"}
+        Why the inference ended; polished is a pass of stochastic steps and one over all rows, not run to rest.
     link_ : the fitted link
     loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
         no row can be left out
