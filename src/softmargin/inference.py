@@ -10,11 +10,11 @@ import numpy as np
 from .arrays import combined, to_numpy
 from .engine import Problem
 from .gibbs import Draws, sample
-from .likelihoods import PointHinge
+from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .steps import Ascent, ascend
-from .stochastic import Schedule, Walk, polish, wander
+from .stochastic import Schedule, Walk, batch_size, polish, wander
 from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
@@ -24,6 +24,10 @@ HINGES = ("hinge", "hinge-augmented")
 LARGE = 50_000
 #: Stochastic steps end at so many times the tolerance of an ascent: what they lack falls only with their number.
 _STOCHASTIC_TOLERANCE = 10
+#: Minibatches before the last pass, or as many as make one pass.
+_STEPS = 64
+#: Bounds, and the likelihoods that they bound.
+_EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-3
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
@@ -69,23 +73,35 @@ def infer(
         problem = replace(problem, likelihood=PointHinge())
     if how in ("cavi", "ecm"):
         return problem, Inferred(_ascended(problem, plan, monitor))
-    if how in ("svi", "polished"):
-        ascent = wander(
-            problem,
-            rng=rng,
-            tol=_STOCHASTIC_TOLERANCE * plan.tol,
-            batch_rows=plan.batch_rows,
-            rate=plan.rate if plan.rate == "adaptive" else Schedule(*plan.rate),
-            max_passes=1 if how == "polished" else plan.max_passes,
-            monitor=monitor,
-        )
-        return problem, Inferred(_polished(problem, ascent) if how == "polished" else ascent)
+    if how == "svi":
+        return problem, Inferred(_wandered(problem, plan, plan.max_passes, rng, monitor))
+    if how == "polished":
+        return problem, Inferred(_polished(problem, plan, rng, monitor))
     return problem, _drawn(problem, plan, unit, rng, monitor)
 
 
-def _polished(problem: Problem, ascent: Ascent) -> Ascent:
-    """One pass over all rows after stochastic steps, which then need not have come to rest on their own."""
-    end = polish(problem, ascent)
+def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
+    return wander(
+        problem,
+        rng=rng,
+        tol=_STOCHASTIC_TOLERANCE * plan.tol,
+        batch_rows=plan.batch_rows,
+        rate=plan.rate if plan.rate == "adaptive" else Schedule(*plan.rate),
+        max_passes=max_passes,
+        monitor=monitor,
+    )
+
+
+def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
+    """Stochastic steps, which need not come to rest, and one pass over all rows.
+
+    Bounds by augmentation lead to nearly the mean of the likelihood itself, but by steps that are the shorter the more
+    rows there are: it is the likelihood itself that wanders.
+    """
+    exact = next((exact for bound, exact in _EXACT.items() if isinstance(problem.likelihood, bound)), None)
+    wanderer = problem if exact is None else replace(problem, likelihood=exact)
+    passes = max(1.0, _STEPS * batch_size(problem, plan.batch_rows) / problem.table.n_rows)
+    end = polish(problem, _wandered(wanderer, plan, passes, rng, monitor))
     return end._replace(reason="polished") if end.reason in ("passes", "converged") else end
 
 

@@ -8,7 +8,7 @@ with ``W`` the weight of all rows and ``w`` that of the minibatch.  That is a na
 :math:`\rho` (Wenzel 2017, Algorithm 1); with all rows in one minibatch and :math:`\rho = 1` it is coordinate ascent.
 
 **Start.**  The first minibatch is fitted on its own by the guarded ascent of `steps`, and its sums are scaled up.
-No first step can then overshoot, whatever the likelihood, and every later one starts near the optimum.
+From there no likelihood's first steps go far astray; and where a full step may overshoot, none is longer than half.
 
 **Rates.**  `Adaptive` follows Ranganath, Wang, Blei and Xing (2013); `Schedule` is :math:`(t + delay)^{-power}`.
 
@@ -206,8 +206,8 @@ def wander(
     Parameters
     ----------
     tol : float
-        The walk ends when the objective has less than this share of itself still to gain.  About m / (2 n tol)
-        passes are needed for it, or less where that is more than one.
+        The walk ends when the objective has less than this share of itself still to gain, by the look of its last
+        steps.  That takes about m / (n tol) passes where those are less than one.
     batch_rows : int or "auto"
         Rows of a minibatch.  With all rows in one, this is `steps.ascend`.
     rate : "adaptive" or a `Rate`
