@@ -109,6 +109,18 @@ def test_large_tables_are_wandered_and_polished(classifier, moons, monkeypatch):
 
 
 @every_classifier
+def test_minibatches_that_cannot_stand_for_the_whole_are_noticed(classifier, monkeypatch):
+    monkeypatch.setattr(inference, "LARGE", 1000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2))
+    score = X[:, 0] + 0.5 * rng.normal(size=20_000)
+    y = score > np.sort(score)[-40]  # one row in five hundred, which weigh as much as all others
+    large, ascended = (fitted(classifier, how, X, y, class_weight="balanced") for how in ("auto", "cavi"))
+    assert abs(large.bound_ - ascended.bound_) < 0.02 * abs(ascended.bound_)
+    assert apart(ascended, large, X) < 1
+
+
+@every_classifier
 def test_a_pilot_changes_the_way_and_not_the_end(classifier, moons, monkeypatch):
     X, y = moons
     weight = np.random.default_rng(0).integers(1, 4, size=len(y))
@@ -142,6 +154,29 @@ def test_an_interrupted_pilot_is_still_a_model(moons, monkeypatch):
     assert model.score(X, y) > 0.85
 
 
+@pytest.mark.filterwarnings("ignore::softmargin.monitor.InterruptedFitWarning")
+def test_an_interruption_before_the_first_draw_leaves_a_few(moons, monkeypatch):
+    X, y = moons[0][:200], moons[1][:200]
+    calls, whole = iter(range(1000)), Problem.stats
+
+    def interrupted(problem, belief):
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(problem, belief)
+
+    monkeypatch.setattr(Problem, "stats", interrupted)
+    model = fitted(BayesianSVC, "gibbs", X, y)
+    assert model.stop_reason_ == "interrupt"
+    assert len(model.draws_.weights) == 2
+
+
+@every_classifier
+@pytest.mark.parametrize("how", ["cavi", "gibbs", "ecm", "svi"])
+def test_time_is_kept_everywhere(classifier, how, moons):
+    X, y = moons
+    assert fitted(classifier, how, X, y, max_time=1e-9).stop_reason_ == "time"
+
+
 def test_some_rows_stand_for_all_when_rows_are_left_out(moons):
     X, y = moons
     model = fitted(BayesianSVC, "cavi", X, y, loss="hinge-augmented")
@@ -153,7 +188,8 @@ def test_some_rows_stand_for_all_when_rows_are_left_out(moons):
     some, unit = thinned(problem, np.arange(len(y), dtype=float), at_most=500)
     rows = unit.astype(int)
     assert len(rows) == len(np.unique(rows)) == 500
-    assert_allclose(some.table.weight.sum(), weight.sum())
+    for label in (-1, 1):
+        assert_allclose(some.table.weight[some.table.y == label].sum(), weight[table.y == label].sum())
     # A third of the rows stands for the curvature of all: a few rows near the margin feel that.
     assert np.sqrt(np.mean((left_out(some, belief, np.ones(500)).mu - everyone.mu[rows]) ** 2)) < 0.02
     assert thinned(problem, unit)[0] is problem

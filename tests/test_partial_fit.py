@@ -48,15 +48,26 @@ def test_forecasts_calibrate_the_link(classifier, moons):
 
 
 @every_classifier
-def test_batches_follow_a_fit(classifier, moons):
+@pytest.mark.parametrize("loss", ["hinge", "hinge-augmented", "logistic-jj"])
+def test_batches_follow_a_fit(classifier, loss, moons):
     X, y = moons
-    model = classifier(random_state=0).fit(X[:800], y[:800])
+    model = classifier(loss=loss, random_state=0).fit(X[:800], y[:800])
     link = model.link_
     streamed(model, X[800:1200], y[800:1200], 100)
     assert model.link_ != link
-    whole = classifier(random_state=0).fit(X[:1200], y[:1200])
+    whole = classifier(loss=loss, random_state=0).fit(X[:1200], y[:1200])
     losses = [log_loss(y[1200:], fitted.predict_proba(X[1200:])) for fitted in (model, whole)]
     assert losses[0] < losses[1] + 0.005
+
+
+@every_classifier
+def test_a_fit_on_alternating_labels_leaves_both_classes_in_the_record(classifier):
+    rng = np.random.default_rng(0)
+    y = np.arange(6000) % 2
+    X = rng.normal(size=(6000, 2)) + (2 * y - 1)[:, None]
+    model = classifier(random_state=0).fit(X, y)
+    model.partial_fit(X[:40], y[:40])
+    assert log_loss(y, model.predict_proba(X)) < 0.25
 
 
 @every_classifier

@@ -8,7 +8,9 @@ import references
 from contracts import RowsCase
 from softmargin.kernels import RBF, Constant, Linear, Matern, White
 from softmargin.likelihoods import AugmentedHinge, Hinge, JaakkolaJordan
-from softmargin.rows import InducingRows, LinearRows
+from softmargin.priors import Ridge
+from softmargin.rows import InducingRows, LiftedView, LinearRows
+from softmargin.rows.inducing import KernelView
 from softmargin.rows.slopes import Slopes, bound_slopes, in_theta
 
 CENTER, SCALE = np.array([0.3, -1.0, 2.0]), np.array([0.5, 1.0, 4.0])
@@ -159,3 +161,28 @@ def test_slopes_agree_in_torch(problem):
     rows = InducingRows.at(kernel, POINTS[:12])
     ours = in_theta(rows, bound_slopes(rows, X, rows.lift(X).phi, belief, weight, weight * y))
     assert_allclose(theirs, ours, rtol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_views_are_the_moments_of_the_features(dtype, rng):
+    points, X = rng.normal(size=(20, 3)), (2 * rng.normal(size=(50, 3))).astype(dtype)
+    rows = InducingRows.at(3.0 * RBF((0.9, 1.5, 3.0)) + Constant(0.3), points.astype(dtype))
+    features = rows.lift(X)
+    G, h = features.gather(np.ones(50), rng.normal(size=50))
+    belief = Ridge.isotropic(20).given(G, h)
+    latent = features.moments(belief.seen_by(X))
+    mu, v = (view := rows.view(belief, X)).moments(X)
+    assert isinstance(view, KernelView)
+    tolerance = 1e-6 if dtype is np.float64 else 1e-3
+    assert_allclose(mu, latent.mu, atol=tolerance)
+    assert_allclose(v, latent.v, atol=tolerance)
+
+
+def test_views_take_the_long_way_where_rounding_would_eat_the_variance(rng):
+    X = rng.normal(size=(40, 2)) + np.array([2e5, 0.0])
+    rows = InducingRows.at(Linear(1.0) + Constant(1.0), X[:10])
+    G, h = rows.lift(X).gather(np.ones(40), rng.normal(size=40))
+    belief = Ridge.isotropic(10).given(G, h)
+    assert isinstance(rows.view(belief, X), LiftedView)
+    wide = belief._replace(root=3 * np.eye(10))  # as draws may be
+    assert isinstance(InducingRows.at(RBF(1.0), X[:10]).view(wide, X), LiftedView)

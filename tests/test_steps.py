@@ -66,7 +66,8 @@ def test_the_objective_never_falls(likelihood, make, memory):
     assert np.all(np.diff(accepted) >= -1e-10 * abs(accepted[-1]))
     assert accepted[-1] > accepted[0] + 1
     assert end.point.objective == accepted[-1]
-    assert_allclose(end.point.objective, objective(problem.stats(end.point.belief).bound, problem.prior, end.point.belief))
+    bound = problem.stats(end.point.belief).bound
+    assert_allclose(end.point.objective, objective(bound, problem.prior, end.point.belief))
 
 
 @pytest.mark.parametrize("prior", [VarianceComponents(np.array([0, 0, -1])), VarianceComponents(np.array([0, 1, -1]))])

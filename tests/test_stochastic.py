@@ -190,7 +190,10 @@ def test_later_steps_weigh_more_in_the_average(rng):
     assert_allclose(average, np.average(np.array(steps), axis=0, weights=np.arange(1, 10)))
 
 
-@pytest.mark.parametrize(("n", "m", "rows"), [(5_000_000, 64, 4096), (5_000_000, 512, 4096), (5_000_000, 4096, 16384)])
+@pytest.mark.parametrize(
+    ("n", "m", "rows"),
+    [(5_000_000, 64, 8192), (5_000_000, 1500, 12000), (5_000_000, 4096, 16384), (50_000, 64, 3125), (9_000, 64, 1024)],
+)
 def test_minibatches_outweigh_the_update(n, m, rows):
     table = Table(np.broadcast_to(np.zeros((1, 2)), (n, 2)), np.ones(1), np.ones(1), 64)
     problem = Problem(table, LinearRows(np.zeros(m), np.ones(m), intercept=False), Hinge(), Ridge.isotropic(m))

@@ -17,7 +17,19 @@ from softmargin.monitor import InterruptedFitWarning, Monitor
 from softmargin.priors import Ridge
 from softmargin.rows import InducingRows
 from softmargin.steps import ascend
-from softmargin.tune import TUNINGS, Choice, Evidence, Judges, Space, choose_kernel, evidence, judges, maximise, typical
+from softmargin.tune import (
+    TUNINGS,
+    Choice,
+    Evidence,
+    Judges,
+    LabelledRows,
+    Space,
+    choose_kernel,
+    evidence,
+    judges,
+    maximise,
+    typical,
+)
 from softmargin.tune import search as searching
 
 KERNEL = 3.0 * RBF((0.8, 2.0, 1.5)) + Constant(0.5)
@@ -33,7 +45,7 @@ def table(rng):
 
 
 def judging(X, y, weight):
-    return Judges.of(X, y, weight, np.minimum(weight, 1), np.random.RandomState(0))
+    return Judges.of(LabelledRows(X, y, weight, np.minimum(weight, 1)))
 
 
 # The objective and its slopes --------------------------------------------------------------------
@@ -83,12 +95,18 @@ def test_an_update_that_would_descend_is_shortened(table, monkeypatch):
 
 def test_length_scales_move_together_and_apart():
     space = Space.around(KERNEL)
-    assert space.basis.shape == (5, 6)  # a variance, three scales together, each apart, and the offset
+    assert len(space.deviation) == 6  # a variance, three scales together, each apart, and the offset
     x = np.array([0.1, 0.2, 0.0, 0.3, 0.0, -0.1])
     assert_allclose(space.at(x).theta - KERNEL.theta, [0.1, 0.2, 0.5, 0.2, -0.1])
     tied = Space.around(KERNEL, apart=False)
     assert_allclose(tied.at(np.array([0.0, 1.0, 0.0])).theta - KERNEL.theta, [0, 1, 1, 1, 0])
-    assert Space.around(2.0 * RBF(1.0) + Linear()).basis.shape == (3, 3)
+    assert len(Space.around(2.0 * RBF(1.0) + Linear()).deviation) == 3
+
+
+def test_slopes_are_pulled_back_as_kernels_move(rng):
+    space, slopes, x = Space.around(KERNEL), rng.normal(size=5), rng.normal(size=6)
+    by_differences = references.gradient(lambda x: slopes @ space.at(x).theta, x, 1e-5)
+    assert_allclose(space.pulled_back(slopes), by_differences, rtol=1e-8)
 
 
 def test_the_prior_and_its_slopes(rng):
@@ -116,7 +134,9 @@ def test_typical_length_scales_are_in_units_of_the_columns(table):
     given = 2.0 * RBF((1.0, 1.0, 1.0)) * Matern(7.0) + Constant(0.3)
     theta = typical(given, columns).theta
     assert_allclose(theta[1:4], np.log(np.sqrt(3) * columns.spread), atol=1e-6)
-    assert_allclose(theta[4], np.log(columns.spread[2]), atol=1e-6)  # one for all columns: the greatest drowns the others
+    assert_allclose(
+        theta[4], np.log(columns.spread[2]), atol=1e-6
+    )  # one for all columns: the greatest drowns the others
     assert_allclose(theta[[0, 5]], np.log([2.0, 0.3]))
 
 
@@ -177,24 +197,59 @@ def test_kernels_that_cannot_be_factored_are_passed_over(table, monkeypatch):
 def test_judges_are_distinct_rows_with_their_total_weight(rng):
     X = rng.integers(0, 3, size=(200, 2)).astype(np.float32)
     y, weight = rng.choice([-1.0, 1.0], size=200), rng.choice([0.5, 1.0, 3.0], size=200)
-    rows = Judges.of(X, y, weight, np.minimum(weight, 1), np.random.RandomState(0))
+    rows = judging(X, y, weight)
     assert len(rows.X) == 18
     assert_allclose(rows.weight.sum(), weight.sum())
     for a, b, label in product(range(3), range(3), (-1.0, 1.0)):
         where = (rows.X[:, 0] == a) & (rows.X[:, 1] == b) & (rows.y == label)
-        assert_allclose(rows.weight[where], weight[(X[:, 0] == a) & (X[:, 1] == b) & (y == label)].sum())
+        same = (X[:, 0] == a) & (X[:, 1] == b) & (y == label)
+        assert_allclose(rows.weight[where], weight[same].sum())
+        assert_allclose(rows.unit[where], np.minimum(weight[same], 1).max())
     assert len(rows.points) == 9
 
 
 def test_large_tables_are_judged_by_some_of_their_rows(rng):
-    X = rng.normal(size=(3 * judges._FIRST_ROWS, 2))
+    n = judges._FIRST_ROWS
+    X = rng.normal(size=(3 * n, 2))
     heavy = np.where(X[:, 0] > 0, 3.0, 1.0)
-    rows = Judges.of(X, np.sign(X[:, 1]), heavy, np.ones(len(X)), np.random.RandomState(0))
-    assert rows.weight.sum() == judges._FIRST_ROWS  # a heavy row may be drawn twice
-    assert 0.9 * judges._MOST_POINTS < len(rows.points) <= judges._MOST_POINTS
-    assert abs(rows.weight[rows.X[:, 0] > 0].sum() / judges._FIRST_ROWS - 0.75) < 0.02
-    light = Judges.of(X, np.sign(X[:, 1]), heavy / 1e4, np.ones(len(X)), np.random.RandomState(0))
+    rows = LabelledRows(X, np.sign(X[:, 1]), heavy, np.ones(len(X)))
+    sample = rows.sample(n, np.random.RandomState(0))
+    assert_allclose(sample.weight.sum(), n)
+    assert abs(sample.weight[sample.X[:, 0] > 0].sum() / n - 0.75) < 0.02
+    light = rows._replace(weight=heavy / 1e4).sample(n, np.random.RandomState(0))
     assert_allclose(light.weight.sum(), heavy.sum() / 1e4)
+    first, second = Judges.panels(rows, np.random.RandomState(0))
+    assert len(first.points) <= judges._MOST_POINTS < len(second.points)
+    assert len(second.y) > len(first.y)
+    assert all(len(panel.points) <= 20 for panel in Judges.panels(rows, np.random.RandomState(0), 20)[1:])
+
+
+def test_rare_classes_are_sampled_more_often_and_weigh_the_same(rng):
+    y = np.where(np.arange(20_000) % 1000 == 0, 1.0, -1.0)
+    sample = LabelledRows(rng.normal(size=(20_000, 1)), y, np.ones(20_000), np.ones(20_000)).sample(
+        1000, np.random.RandomState(0)
+    )
+    assert np.sum(sample.y > 0) == 20
+    assert_allclose(sample.weight[sample.y > 0].sum(), 1.0)
+
+
+def test_copies_and_weights_are_judged_alike_beyond_one_panel(rng):
+    X = rng.normal(size=(700, 2))
+    y = X[:, 0] + 0.5 * rng.normal(size=700) > 0
+    weighted = BayesianSVC(random_state=0).fit(X, y, sample_weight=np.full(700, 3.0))
+    order = rng.permutation(2100)
+    repeated = BayesianSVC(random_state=0).fit(np.repeat(X, 3, axis=0)[order], np.repeat(y, 3)[order])
+    assert_allclose(repeated.kernel_.theta, weighted.kernel_.theta, atol=1e-12)
+    assert_allclose(repeated.predict_proba(X), weighted.predict_proba(X), atol=1e-3)
+
+
+def test_points_for_a_kernel_leave_no_level_of_a_factor_out():
+    grid = np.linspace(0, 1, 1024)
+    X = np.array([[value, level] for value in grid for level in (0.0, 1.0)])
+    rows = Judges.of(LabelledRows(X, np.where(X[:, 0] > 0.5, 1.0, -1.0), np.ones(2048), np.ones(2048)), 256)
+    few = rows.seen_through(4.0 * RBF((0.3, 0.3))).points
+    assert len(few) < 64
+    assert {0.0, 1.0} == set(few[:, 1])
 
 
 def test_the_leave_one_out_loss_overrules_only_by_more_than_its_error(table, monkeypatch):
@@ -204,7 +259,7 @@ def test_the_leave_one_out_loss_overrules_only_by_more_than_its_error(table, mon
 
     def overruled(gain, scatter):
         losses = {RBF(1.0): np.ones(len(rows.y)), RBF(2.0): 1 - gain + scatter * noise}
-        monkeypatch.setattr(Judges, "left_out_losses", lambda self, kernel, likelihood: losses[kernel])
+        monkeypatch.setattr(Judges, "left_out_losses", lambda self, kernel, *others: losses[kernel])
         return tune_package._kept_by_left_out(rows, choice, [rival], Hinge()) is rival
 
     assert overruled(0.1, 0.1)
@@ -253,10 +308,11 @@ def test_units_order_and_copies_of_rows_do_not_change_the_kernel(table, rng):
     assert_allclose(stretched - theta, [0, np.log(1e-8), 0, np.log(1e8), 0], atol=5e-3)  # three digits are kept
 
 
-def test_a_time_budget_ends_the_tuning_too(table):
+@pytest.mark.parametrize(("how", "n_judged"), [("logistic", 1), ("loo", 1), ("bound-steps", 1)])
+def test_a_time_budget_ends_the_tuning_too(table, how, n_judged):
     X, y, _ = table
-    model = BayesianSVC(max_time=1e-9).fit(X, y)
-    assert len(model.tune_history_) == 1
+    model = BayesianSVC(max_time=1e-9, tune=how).fit(X, y)
+    assert len(model.tune_history_) == n_judged
     assert model.stop_reason_ == "time"
 
 
@@ -310,5 +366,8 @@ def test_moved_points_raise_the_bound(table):
     )
     assert moved.bound_ > fixed.bound_ + 1
     assert moved.inducing_points_.shape == (5, 3)
+    single = BayesianSVC(KERNEL, tune=None, n_inducing=5, inducing="tuned", random_state=0)
+    assert single.fit(X.astype(np.float32), y).inducing_points_.dtype == np.float32
+    assert BayesianSVC(n_inducing=5, inducing="tuned", loss="logistic-taylor").fit(X, y).score(X, y) > 0.8
     everywhere = BayesianSVC(KERNEL, tune=None, inference="batch").fit(X, y, sample_weight=weight)
     assert moved.bound_ <= everywhere.bound_ + 1e-4 * abs(everywhere.bound_)  # a bound at any points

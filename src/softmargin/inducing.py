@@ -19,6 +19,7 @@ from sklearn.mixture import GaussianMixture
 from .chunks import dense, rows_in_block
 from .columns import Columns
 from .kernels import Kernel
+from .sampling import drawn_by_weight, scattered
 
 #: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or
 #: for large tables, where stochastic steps make them cheap and more rows want more of them, twice as many.
@@ -30,7 +31,7 @@ _CANDIDATES, _LEFT_OVER = 1024, 1e-2
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
 _KMEANS_STEPS = 10
 #: Tables of up to this many numbers are searched for repeated rows before points are chosen.
-_MERGED_NUMBERS = 2**22
+MERGED_NUMBERS = 2**22
 
 
 class Distinct(NamedTuple):
@@ -81,7 +82,8 @@ def explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | No
     A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
     each takes away.  Smooth kernels need far fewer points than there are rows.
     """
-    every = Distinct(*(part[:: -(-len(every.weight) // _CANDIDATES)] for part in every))
+    some = scattered(len(every.weight), _CANDIDATES)
+    every = Distinct(every.rows[some], every.weight[some])
     K = np.asarray(kernel(*2 * (every.rows.astype(np.float64),)))
     share = every.weight / every.weight.sum()
     (pstrf,) = get_lapack_funcs(("pstrf",), (K,))
@@ -102,20 +104,21 @@ def distinct_rows(X: Any, weight: np.ndarray, at_most: int) -> Distinct | None:
     size = rows_in_block(X.shape[1])
     for start in range(0, X.shape[0], size):
         rows = slice(start, start + size)
-        found = _merged(np.vstack([found.rows, dense(X[rows])]), np.append(found.weight, weight[rows]))
+        found = merged(np.vstack([found.rows, dense(X[rows])]), np.append(found.weight, weight[rows]))
         if len(found.rows) > at_most:
             return None
     return found
 
 
-def _merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
+def merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
+    """Repeated rows as one, with their total weight."""
     unique, which = np.unique(rows, axis=0, return_inverse=True)
     return Distinct(unique, np.bincount(which.ravel(), weights=weight, minlength=len(unique)))
 
 
 def _reduced(X: Any, weight: np.ndarray) -> Distinct:
     """Tables of moderate size in their distinct rows, in an order of their own; larger ones as they are."""
-    return _merged(dense(X), weight) if X.shape[0] * X.shape[1] <= _MERGED_NUMBERS else Distinct(X, weight)
+    return merged(dense(X), weight) if X.shape[0] * X.shape[1] <= MERGED_NUMBERS else Distinct(X, weight)
 
 
 def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
@@ -123,14 +126,7 @@ def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
     if len(every.weight) <= size:
         return Distinct(dense(every.rows), every.weight)
     chosen = drawn_by_weight(every.weight, size, rng)
-    return _merged(dense(every.rows[chosen]), np.ones(size))
-
-
-def drawn_by_weight(weight: np.ndarray, size: int, rng: np.random.RandomState) -> np.ndarray:
-    """``size`` rows, drawn in proportion to weight: one from each of as many slices of the total."""
-    cumulative = np.cumsum(weight)
-    draws = (np.arange(size) + rng.uniform(size=size)) / size * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
+    return merged(dense(every.rows[chosen]), np.ones(size))
 
 
 def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
@@ -143,7 +139,7 @@ def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.
 
 def scattered_points(rows: np.ndarray, weight: np.ndarray, n_points: int) -> np.ndarray:
     """Some of the distinct rows, all of them if they are few; the same ones for the same rows, in whatever order."""
-    every = _merged(rows, weight)
+    every = merged(rows, weight)
     return every.rows if len(every.rows) <= n_points else _random(*every, n_points, np.random.RandomState(0))
 
 

@@ -13,8 +13,9 @@ from .gibbs import Draws, sample
 from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
 from .loo import left_out, thinned
 from .monitor import Monitor
+from .sampling import scattered
 from .steps import Ascent, ascend
-from .stochastic import Schedule, Walk, batch_size, polish, wander
+from .stochastic import Schedule, batch_size, polish, wander
 from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
@@ -22,16 +23,20 @@ INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
 HINGES = ("hinge", "hinge-augmented")
 #: Tables of at least this many rows are large: stochastic steps first, then one full pass.
 LARGE = 50_000
+#: The least share of the rows that rows of the same weight, to the same effect, would be.
+_LEAST_EVENNESS = 0.25
 #: Stochastic steps end at so many times the tolerance of an ascent: what they lack falls only with their number.
 _STOCHASTIC_TOLERANCE = 10
 #: Minibatches before the last pass, or as many as make one pass.
 _STEPS = 64
+#: The share of the objective that the last step may still gain without being looked at.
+_SHORT = 0.01
 #: Bounds, and the likelihoods that they bound.
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-3
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
-_START_TOLERANCE, _BURN_IN_SHARE = 1e-4, 0.2
+_START_TOLERANCE, _BURN_IN_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
 
 
 class Plan(NamedTuple):
@@ -43,6 +48,15 @@ class Plan(NamedTuple):
     batch_rows: int | str = "auto"
     rate: Any = "adaptive"
     n_draws: int = 1000
+
+    @property
+    def burn_in(self) -> int:
+        return int(_BURN_IN_SHARE * self.n_draws)
+
+    @property
+    def n_records(self) -> int:
+        """Most entries of the history."""
+        return self.n_draws + self.burn_in if self.how == "gibbs" else self.max_passes
 
 
 class Inferred(NamedTuple):
@@ -68,7 +82,7 @@ def infer(
     """Finds the belief as the plan says; returns the problem too, for ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
-        how = "polished" if problem.table.n_rows >= LARGE else "cavi"
+        how = "polished" if problem.table.n_rows >= LARGE and _even(to_numpy(problem.table.weight)) else "cavi"
     if how == "ecm":
         problem = replace(problem, likelihood=PointHinge())
     if how in ("cavi", "ecm"):
@@ -78,6 +92,11 @@ def infer(
     if how == "polished":
         return problem, Inferred(_polished(problem, plan, rng, monitor))
     return problem, _drawn(problem, plan, unit, rng, monitor)
+
+
+def _even(weight: np.ndarray) -> bool:
+    """Whether minibatches can stand for the whole: a few rows do not weigh as much as many others."""
+    return float(weight.sum()) ** 2 >= _LEAST_EVENNESS * len(weight) * float(weight @ weight)
 
 
 def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
@@ -93,25 +112,32 @@ def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.Ra
 
 
 def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
-    """Stochastic steps, which need not come to rest, and one pass over all rows.
+    """Stochastic steps, which need not come to rest, and one pass over all rows; or a guarded ascent from there.
 
     Bounds by augmentation lead to nearly the mean of the likelihood itself, but by steps that are the shorter the more
-    rows there are: it is the likelihood itself that wanders.
+    rows there are: it is the likelihood itself that wanders.  A last step that would go far shows that minibatches
+    could not stand for the whole, and is left to the guard.
     """
     exact = next((exact for bound, exact in _EXACT.items() if isinstance(problem.likelihood, bound)), None)
     wanderer = problem if exact is None else replace(problem, likelihood=exact)
     passes = max(1.0, _STEPS * batch_size(problem, plan.batch_rows) / problem.table.n_rows)
-    end = polish(problem, _wandered(wanderer, plan, passes, rng, monitor))
-    return end._replace(reason="polished") if end.reason in ("passes", "converged") else end
+    way = _wandered(wanderer, plan, passes, rng, monitor)
+    if way.reason in ("time", "interrupt"):
+        return way
+    end = polish(problem, way)
+    taken = end.point.belief is not way.point.belief
+    if taken and 0.5 * end.point.belief.moved_from(way.point.belief) <= _SHORT * abs(end.point.objective):
+        return end._replace(reason="polished")
+    return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=way.point.natural)
 
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     """Coordinate ascent; in tables of many rows from the optimum of some of them, which is cheap and not far."""
     table, start, max_passes = problem.table, None, plan.max_passes
     if table.n_rows >= _ROWS_FOR_A_PILOT:
-        walk = Walk.random(table.n_rows, np.random.RandomState(0))
-        few = replace(problem, table=table.rows(walk.rows(0, table.n_rows // _PILOT_SHARE)), _kept={})
-        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes)
+        rows = scattered(table.n_rows, table.n_rows // _PILOT_SHARE)
+        few = replace(problem, table=table.rows(rows), _kept={})
+        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes, monitor=monitor.silent())
         growth = float(table.weight.sum()) / float(few.table.weight.sum())
         start = combined(pilot.point.image, growth - 1, pilot.point.image)
         if pilot.reason == "interrupt":
@@ -121,12 +147,14 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
-    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes)
-    burn_in = int(_BURN_IN_SHARE * plan.n_draws)
+    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
+    n_draws, burn_in = plan.n_draws, plan.burn_in
+    if ascent.reason == "interrupt":
+        monitor.interrupted, n_draws, burn_in = True, _FEWEST_DRAWS, 0
     draws = sample(
         problem,
         rng=rng,
-        n_draws=plan.n_draws,
+        n_draws=n_draws,
         burn_in=burn_in,
         monitor=monitor,
         start=ascent.point.belief,

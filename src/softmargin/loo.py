@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import Array, NotPositiveDefiniteError, combined, namespace
+from .arrays import Array, NotPositiveDefiniteError, combined, like, namespace, to_numpy
 from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
 from .likelihoods import Sites
 from .rows import Latent
-from .stochastic import Walk
+from .sampling import allotted, scattered
 
 #: A row that makes up more than this share of its own spread leaves nothing to divide by.
 _LARGEST_SHARE = 0.99
@@ -74,14 +74,19 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
 
 
 def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[Problem, Array]:
-    """A large problem by some of its rows, spread over the table, which then stand for all: enough for a link."""
+    """A large problem by some of its rows, which then stand for all: enough for a link.  Rare classes keep more."""
     table = problem.table
     if table.n_rows <= at_most:
         return problem, unit
-    rows = np.sort(Walk.random(table.n_rows, np.random.RandomState(0)).rows(0, at_most))
+    y, weight = to_numpy(table.y), to_numpy(table.weight)
+    classes = np.flatnonzero(y < 0), np.flatnonzero(y >= 0)
+    counts = allotted(len(classes[0]), len(classes[1]), at_most)
+    chosen = [rows[scattered(len(rows), count)] for rows, count in zip(classes, counts, strict=True)]
+    growth = [weight[rows].sum() / max(weight[some].sum(), 1e-300) for rows, some in zip(classes, chosen, strict=True)]
+    rows = np.concatenate(chosen)
     some = table.rows(rows)
-    some = some._replace(weight=some.weight * (table.weight.sum() / some.weight.sum()))
-    return replace(problem, table=some, _kept={}), unit[rows]
+    factor = like(np.repeat(growth, list(map(len, chosen))), some.weight)
+    return replace(problem, table=some._replace(weight=factor * some.weight), _kept={}), unit[rows]
 
 
 def divided_out(latent: Latent, sites: Sites, response: Response, unit: Array) -> LeftOut:

@@ -39,7 +39,7 @@ from .steps import Ascent, Natural, Point, ascend
 
 #: Rows of a minibatch for each weight, and at least and most.  An update of the weights costs m^3 and a row m^2: with
 #: this many rows the update is small change; below the least, a step is mostly overhead.
-_ROWS_PER_WEIGHT, _LEAST_ROWS, _MOST_ROWS = 8, 4096, 16384
+_ROWS_PER_WEIGHT, _LEAST_ROWS, _MOST_ROWS = 8, 8192, 16384
 #: Small tables are cut into at least this many minibatches, of no fewer rows than this.
 _LEAST_BATCHES, _LEAST_ROWS_OF_SMALL_TABLES = 16, 1024
 #: The ascent on the first minibatch: its own noise is far larger than this tolerance.
@@ -51,7 +51,7 @@ _LONGEST, _FALL = 0.5, 2 / 3
 #: How fast they may fall where it cannot: those steps are short, and it takes many to arrive.
 _FALL_OF_SHORT_STEPS = 1 / 5
 #: Steps to the first look at the way still to go, and the growth of their number from one look to the next.
-_FIRST_LOOK, _GROWTH = 8, 1.5
+_FIRST_LOOK, _GROWTH = 8, 1.25
 #: Largest partial quotient of a stride, up to this denominator.
 _LARGEST_QUOTIENT, _LARGEST_DENOMINATOR = 10, 2**15
 
@@ -194,7 +194,7 @@ def wander(
     problem: Problem,
     *,
     rng: np.random.RandomState,
-    tol: float = 1e-4,
+    tol: float = 3e-4,
     batch_rows: int | str = "auto",
     rate: str | Rate = "adaptive",
     max_passes: float = 10.0,
@@ -207,7 +207,7 @@ def wander(
     ----------
     tol : float
         The walk ends when the objective has less than this share of itself still to gain, by the look of its last
-        steps.  That takes about m / (n tol) passes where those are less than one.
+        steps.  That takes about 2 m / (n tol) passes where those are less than one.
     batch_rows : int or "auto"
         Rows of a minibatch.  With all rows in one, this is `steps.ascend`.
     rate : "adaptive" or a `Rate`

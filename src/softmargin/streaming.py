@@ -42,9 +42,10 @@ from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
 from .links import Link, LogisticLink, fit_logistic_link
-from .loo import left_out
+from .loo import left_out, thinned
 from .monitor import Monitor
 from .priors import Prior
+from .sampling import scattered
 from .steps import Ascent, Natural, ascend
 
 #: Scored rows that are kept for the link, in a stream, and of a fit before it.
@@ -66,10 +67,10 @@ class Record(NamedTuple):
         return Record(*(part[joined.weight > 0] for part in joined))
 
     def thinned(self, at_most: int = _BEGINNING_ROWS) -> Record:
-        """Some of the rows, evenly spaced, which stand for all."""
+        """Some of the rows, which stand for all."""
         if len(self.y) <= at_most:
             return self
-        some = Record(*(part[:: -(-len(self.y) // at_most)] for part in self))
+        some = Record(*(part[scattered(len(self.y), at_most)] for part in self))
         return some._replace(weight=some.weight * (self.weight.sum() / max(some.weight.sum(), 1e-300)))
 
     def link(self) -> LogisticLink:
@@ -94,10 +95,11 @@ class Stream(NamedTuple):
     record: Record
 
 
-def begun(ascent: Ascent, record: Record) -> Stream:
+def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream:
     """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
+    some, _ = thinned(problem, problem.table.weight)
     point = ascent.point
-    return Stream(point.image, point.belief, float(point.stats.n), record.thinned())
+    return Stream(_remembered(some, ascent), point.belief, float(point.stats.n), record.thinned())
 
 
 class Past(NamedTuple):

@@ -21,7 +21,7 @@ from ..likelihoods import LOSSES
 from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
-from ..rows import Rows
+from ..rows import Rows, View
 from ..streaming import NOTHING, Record, Stream, absorb, begun
 from ..validation import (
     check_labels,
@@ -178,7 +178,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""
-        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
+        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self._plan().n_records)
         data = self._check_data(X, y, sample_weight)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         with one_blas_thread:
@@ -188,7 +188,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
             record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
             link, loo_log_loss = self._fit_link(record)
-        return Found(data, parts, problem, inferred, begun(inferred.ascent, record), monitor, link, loo_log_loss)
+        return Found(
+            data, parts, problem, inferred, begun(problem, inferred.ascent, record), monitor, link, loo_log_loss
+        )
 
     def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
         """All the work of ``partial_fit``; nothing is found where no row has any weight."""
@@ -285,11 +287,16 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.classes_ = found.data.classes
         self.rows_, self.belief_ = problem.rows, ascent.point.belief
         self._seen_belief, self._dtype = problem.prior.effective(self.belief_), problem.table.reference.dtype
+        self._view = self._view_of(self._dtype)
         self.bound_, self.stop_reason_ = ascent.point.objective, found.reason
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
         self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
         self.draws_ = found.inferred.draws
         self._fitted_prior, self._stream = problem.prior, found.stream
+
+    def _view_of(self, dtype: Any) -> View:
+        with one_blas_thread:
+            return self.rows_.view(self._seen_belief, np.empty(0, dtype=dtype))
 
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""
@@ -349,8 +356,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.n_weights), dtype.itemsize)
-        with one_blas_thread:
-            view = self.rows_.view(self._seen_belief, np.empty(0, dtype=dtype))
+        view = self._view if dtype == self._dtype else self._view_of(dtype)
 
         def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:
             return view.moments(dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))

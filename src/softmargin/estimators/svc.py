@@ -14,7 +14,7 @@ from ..likelihoods import LOSSES
 from ..monitor import Monitor
 from ..priors import Ridge
 from ..rows import InducingRows
-from ..tune import TUNINGS, Judges, choose_kernel, moved_points
+from ..tune import TUNINGS, Judges, LabelledRows, choose_kernel, moved_points
 from ..validation import check_rows, one_of, positive_integer
 from .base import BayesianClassifier, Data, Found, Parts
 
@@ -96,7 +96,7 @@ class BayesianSVC(BayesianClassifier):
     inducing_points_ : array of shape (n_points, n_columns)
     jitter_ : float, what the covariance of the points needed on its diagonal to be factored
     bound_ : float, the objective: the lower bound of the (pseudo-)likelihood less the divergence from the prior
-    history_ : list of a dict for each pass (or stochastic step, or draw)
+    history_ : list of a dict for each pass (or look at the way of stochastic steps, or draw)
     n_iter_ : int, the length of ``history_``
     stop_reason_ : {"converged", "polished", "passes", "time", "interrupt", "stalled", "draws"}
         Why the inference ended; polished is a pass of stochastic steps and one over all rows, not run to rest.
@@ -182,14 +182,14 @@ class BayesianSVC(BayesianClassifier):
         judged = []
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
         most = most_points(data.X.shape[0], self.n_inducing)
-        panels = Judges.panels(*data[:4], rng, most) if self.tune is not None or moving else []
+        panels = Judges.panels(LabelledRows(*data[:4]), rng, most) if self.tune is not None or moving else []
         if self.tune is not None and len(np.unique(data.y)) == 2:  # a first batch of one class says nothing of kernels
             choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor, jobs)
             kernel, judged = choice.kernel, choice.history
         points = self._points(data.X, data.weight, columns, kernel, rng)
         if moving:
             units = kernel.units(columns.spread)
-            points = moved_points(panels[-1], kernel, points, LOSSES[self.loss], units, monitor)
+            points = moved_points(panels[-1], kernel, points, LOSSES[self.loss], units, monitor, jobs)
         rows = InducingRows.at(kernel, points)
         return Parts(rows, Ridge.isotropic(rows.n_weights), judged)
 

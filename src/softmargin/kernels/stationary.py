@@ -77,7 +77,7 @@ class _Stationary(Kernel):
         return replace(self, length_scale=length_scale) if self.length_scale is None else self
 
     def units(self, spread: np.ndarray) -> np.ndarray:
-        return np.asarray(self.length_scale) if isinstance(self.length_scale, tuple) else spread
+        return spread if self.length_scale is None else np.broadcast_to(np.asarray(self.length_scale), spread.shape)
 
     def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
         A, B, _ = self._scaled(X, Z)

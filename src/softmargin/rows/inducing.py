@@ -27,6 +27,8 @@ from .features import Features, LiftedView, View
 
 #: How far a belief's variances may exceed the prior's, in rounding errors of the rows, and at least.
 _ROUNDING, _LEAST_ROUNDING = 100, 1e-10
+#: The most that this may take from a variance.
+_LARGEST_LOSS = 1e-3
 
 
 class InducingRows(NamedTuple):
@@ -98,6 +100,8 @@ class KernelView(NamedTuple):
         xp = namespace(belief.mean)
         identity = xp.eye(rows.n_weights, dtype=xp.float64, device=device(belief.mean))
         slack = max(_LEAST_ROUNDING, _ROUNDING * precision_of(reference))
+        if slack * float(xp.max(rows.kernel.diagonal(as_float64(rows.points)))) > _LARGEST_LOSS:
+            raise NotPositiveDefiniteError("the prior's variance is too large for what rounding would take from it")
         C = cholesky((1 + slack) * identity - belief.covariance)
         whitener = as_float64(rows.whitener)
         # A QR factor with rows and columns in reverse is lower triangular.

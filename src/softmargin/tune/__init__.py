@@ -23,9 +23,9 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
 from .evidence import LOGISTIC_JUDGE, MOST_UPDATES, Evidence, Judged
-from .judges import Judges
+from .judges import Judges, LabelledRows
 from .points import moved_points
-from .search import Choice, by_gradient_steps, by_quasi_newton, maximise
+from .search import SHARE_OF_TIME, Choice, by_gradient_steps, by_quasi_newton, maximise
 from .space import Space, typical
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Evidence",
     "Judged",
     "Judges",
+    "LabelledRows",
     "Space",
     "choose_kernel",
     "maximise",
@@ -81,7 +82,7 @@ def choose_kernel(
     choice = best(apart=True)
     if how != "loo":
         return choice
-    return _kept_by_left_out(panels[-1], choice, list(_rivals(choice, best(apart=False))), likelihood)
+    return _kept_by_left_out(panels[-1], choice, list(_rivals(choice, best(apart=False))), likelihood, monitor)
 
 
 def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:
@@ -93,11 +94,16 @@ def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:
             yield base._replace(kernel=base.kernel.with_theta(base.kernel.theta + np.log(factor) * variance))
 
 
-def _kept_by_left_out(judges: Judges, choice: Choice, rivals: list[Choice], likelihood: Likelihood) -> Choice:
+def _kept_by_left_out(
+    judges: Judges, choice: Choice, rivals: list[Choice], likelihood: Likelihood, monitor: Monitor | None = None
+) -> Choice:
     """The choice, unless a rival's leave-one-out loss is less by more than a standard error of the difference."""
-    own, best, least = judges.left_out_losses(choice.kernel, likelihood), choice, 0.0
+    clock = None if monitor is None else monitor.silent()
+    own, best, least = judges.left_out_losses(choice.kernel, likelihood, clock), choice, 0.0
     for rival in rivals:
-        gain = judges.left_out_losses(rival.kernel, likelihood) - own
+        if monitor is not None and monitor.spent(SHARE_OF_TIME):
+            break
+        gain = judges.left_out_losses(rival.kernel, likelihood, clock) - own
         known = np.isfinite(gain)
         if not known.any():
             continue

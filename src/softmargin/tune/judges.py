@@ -9,13 +9,15 @@ import numpy as np
 from ..arrays import to_numpy
 from ..chunks import Table, dense
 from ..engine import Problem
-from ..inducing import Distinct, drawn_by_weight, explaining, scattered_points
+from ..inducing import MERGED_NUMBERS, explaining, merged, scattered_points
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..links import fit_logistic_link
 from ..loo import left_out
+from ..monitor import Monitor
 from ..priors import Ridge
 from ..rows import InducingRows
+from ..sampling import allotted, drawn_by_weight
 from ..steps import ascend
 from .evidence import MOST_UPDATES, Evidence
 
@@ -25,6 +27,40 @@ _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
 _FURTHER_PANELS = ((_FIRST_ROWS, 2048, 256), (50_000, 8192, 512))
 #: How far the fits go whose leave-one-out losses are compared.
 _LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
+
+
+class LabelledRows(NamedTuple):
+    """Rows with their labels, their weights, and the weight of one copy of each."""
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray
+    unit: np.ndarray
+
+    def merged(self) -> LabelledRows:
+        """Repeats of a row with its label as one, in an order of their own."""
+        rows = np.column_stack([dense(self.X).astype(np.float64, copy=False), self.y])
+        both, which = np.unique(rows, axis=0, return_inverse=True)
+        unit = np.zeros(len(both))
+        np.maximum.at(unit, which.ravel(), self.unit)
+        return LabelledRows(both[:, :-1], both[:, -1], np.bincount(which.ravel(), weights=self.weight), unit)
+
+    def sample(self, size: int, rng: np.random.RandomState) -> LabelledRows:
+        """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
+
+        Together they weigh what they would as a sample of single rows, each class in its proportion.
+        """
+        if len(self.y) <= size:
+            return self
+        classes = np.flatnonzero(self.y < 0), np.flatnonzero(self.y >= 0)
+        counts = allotted(len(classes[0]), len(classes[1]), size)
+        total, chosen, each = self.weight.sum(), [], []
+        for rows, count in zip(classes, counts, strict=True):
+            if count:
+                chosen.append(rows[drawn_by_weight(self.weight[rows], count, rng)])
+                each.append(np.full(count, min(size, total) * self.weight[rows].sum() / total / count))
+        rows, weight = np.concatenate(chosen), np.concatenate(each)
+        return LabelledRows(self.X[rows], self.y[rows], weight, np.minimum(weight, 1))
 
 
 class Judges(NamedTuple):
@@ -37,64 +73,40 @@ class Judges(NamedTuple):
     points: np.ndarray
 
     @classmethod
-    def of(
-        cls,
-        X: Any,
-        y: np.ndarray,
-        weight: np.ndarray,
-        unit: np.ndarray,
-        rng: np.random.RandomState,
-        n_rows: int = _FIRST_ROWS,
-        n_points: int | None = None,
-    ) -> Judges:
-        """All rows of a small table; of a large one as many as are enough, drawn in proportion to weight."""
-        if X.shape[0] > n_rows:
-            chosen = drawn_by_weight(weight, n_rows, rng)
-            X, y = X[chosen], y[chosen]
-            weight = unit = np.full(n_rows, min(1.0, weight.sum() / n_rows))
-        both, first, which = np.unique(
-            np.column_stack([dense(X).astype(np.float64, copy=False), y]),
-            axis=0,
-            return_index=True,
-            return_inverse=True,
-        )
-        total = np.bincount(which.ravel(), weights=weight)
+    def of(cls, rows: LabelledRows, n_points: int | None = None) -> Judges:
+        """All of the given rows."""
+        rows = rows.merged()
         if n_points is None:
-            n_points = int(np.clip(len(both) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
-        return cls(both[:, :-1], both[:, -1], total, unit[first], scattered_points(both[:, :-1], total, n_points))
+            n_points = int(np.clip(len(rows.y) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
+        return cls(*rows, scattered_points(rows.X, rows.weight, n_points))
 
     @classmethod
     def panels(
-        cls,
-        X: Any,
-        y: np.ndarray,
-        weight: np.ndarray,
-        unit: np.ndarray,
-        rng: np.random.RandomState,
-        most_points: int = _FURTHER_PANELS[-1][2],
+        cls, rows: LabelledRows, rng: np.random.RandomState, most_points: int = _FURTHER_PANELS[-1][2]
     ) -> list[Judges]:
         """The rows that judge the kernels of a table: few to come near the best, and where there are more, more to end.
 
         No panel has more points than the model will: with few points longer length-scales are better.
         """
-        table = X, y, weight, unit, rng
-        further = [(n_rows, points) for above, n_rows, points in _FURTHER_PANELS if X.shape[0] > above]
-        return [cls.of(*table), *(cls.of(*table, n_rows, min(points, most_points)) for n_rows, points in further)]
+        rows = rows.merged() if rows.X.shape[0] * rows.X.shape[1] <= MERGED_NUMBERS else rows
+        further = [(n_rows, points) for above, n_rows, points in _FURTHER_PANELS if len(rows.y) > above]
+        first = cls.of(rows.sample(_FIRST_ROWS, rng))
+        return [first, *(cls.of(rows.sample(n_rows, rng), min(points, most_points)) for n_rows, points in further)]
 
     def seen_through(self, kernel: Kernel) -> Judges:
         """The same rows, through no more points than a kernel like this needs."""
-        few = explaining(Distinct(self.X, self.weight), kernel, at_most=len(self.points))
-        return self if few is None else self._replace(points=np.unique(few, axis=0))
+        few = explaining(merged(self.X, self.weight), kernel, at_most=len(self.points))
+        return self if few is None else self._replace(points=few)
 
     def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES, n_jobs: int = 1) -> Evidence:
         return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates, n_jobs)
 
-    def left_out_losses(self, kernel: Kernel, likelihood: Likelihood) -> np.ndarray:
+    def left_out_losses(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None) -> np.ndarray:
         """The leave-one-out log loss of each row under a kernel, the link fitted to all of them; NaN if unknown."""
         rows = InducingRows.at(kernel, self.points)
         table = Table.of(self.X, self.y, self.weight, rows.n_weights)
         problem = Problem(table, rows, likelihood, Ridge.isotropic(rows.n_weights))
-        belief = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES).point.belief
+        belief = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor).point.belief
         without = left_out(problem, belief, self.unit)
         link = fit_logistic_link(without.mu, without.v, self.y, self.weight * without.usable)
         losses = np.logaddexp(0, -self.y * link.score(without.mu, without.v))

@@ -9,6 +9,7 @@ from ..arrays import NotPositiveDefiniteError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
+from .evidence import LOGISTIC_JUDGE
 from .judges import Judges
 
 #: L-BFGS ends when an iteration gains less than this share of the objective, or after so many.
@@ -22,19 +23,22 @@ def moved_points(
     likelihood: Likelihood,
     units: np.ndarray,
     monitor: Monitor | None = None,
+    n_jobs: int = 1,
 ) -> np.ndarray:
     """Points that raise the objective of some rows, from given ones, by L-BFGS in units of each column.
 
-    The objective is a lower bound at any points, so they cannot be fitted too well.
+    The objective is a lower bound at any points, so they cannot be fitted too well.  A loss without a bound leaves the
+    judgement to the logistic one.
     """
-    evidence = judges._replace(points=points).evidence(likelihood)
+    judge = likelihood if likelihood.is_bound else LOGISTIC_JUDGE
+    evidence = judges._replace(points=points).evidence(judge, n_jobs=n_jobs)
     best, least = points, np.inf
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, least
         if monitor is not None and np.isfinite(least) and monitor.out_of_time:
             raise StopIteration
-        moved = x.reshape(points.shape) * units
+        moved = (x.reshape(points.shape) * units).astype(points.dtype).astype(np.float64)
         try:
             value, slopes = evidence.through(kernel, moved)
         except NotPositiveDefiniteError:  # points on top of each other: worse than all others
@@ -54,4 +58,4 @@ def moved_points(
         if monitor is None or not np.isfinite(least):
             raise
         monitor.interrupted = True
-    return best
+    return best.astype(points.dtype)

@@ -19,7 +19,7 @@ _TOLERANCE, _MOST_ITERATIONS, _ITERATIONS_WHEN_NEAR = 1e-4, 30, 5
 #: Plain gradient steps: the first and least length in the logarithms, and the most of them.
 _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
 #: The share of a time budget that may be spent before the ascent begins.
-_SHARE_OF_TIME = 0.5
+SHARE_OF_TIME = 0.5
 #: Digits of the logarithms that are kept.
 _DIGITS = 3
 
@@ -49,7 +49,7 @@ class _Search:
         self._judged: Judged | None = None
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        if self._monitor is not None and self.history and self._monitor.spent(_SHARE_OF_TIME):
+        if self._monitor is not None and self.history and self._monitor.spent(SHARE_OF_TIME):
             raise _EnoughError
         prior, prior_slopes = self._space.log_prior(x)
         kernel = self._space.at(x)
@@ -64,7 +64,7 @@ class _Search:
         self._worst = max(self._worst, loss)
         if loss < self._least:
             self.best, self._least, self._judged = x.copy(), loss, judged
-        return loss, -(self._space.basis.T @ judged.slopes) - prior_slopes
+        return loss, -self._space.pulled_back(judged.slopes) - prior_slopes
 
     def better_of_centre_and(self, x: np.ndarray) -> np.ndarray:
         """Where to begin: a start out of sight of the data has no slope to follow."""

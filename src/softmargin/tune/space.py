@@ -16,6 +16,17 @@ TOGETHER, APART, VARIANCES = 1.0, 0.7, 1.0
 _FARTHEST = 6.0
 
 
+class Group(NamedTuple):
+    """Log-parameters that go together: where they are in ``theta``, and where their coordinates are.
+
+    The first coordinate moves them all; if there are more, each moves one of them.
+    """
+
+    theta: slice
+    together: int
+    apart: slice
+
+
 class Space(NamedTuple):
     r"""Kernels to choose from: :math:`\theta = center + basis\, x`, with a prior :math:`x_j \sim N(0, deviation_j^2)`.
 
@@ -24,31 +35,51 @@ class Space(NamedTuple):
     """
 
     kernel: Kernel
-    basis: np.ndarray
+    groups: tuple[Group, ...]
     deviation: np.ndarray
 
     @classmethod
     def around(cls, center: Kernel, apart: bool = True) -> Space:
         """The space about a kernel: one coordinate for each variance, and for length-scales as above."""
-        columns, deviation, first = [], [], 0
-        unit = np.eye(len(center.theta))
+        groups, deviation, first = [], [], 0
         for role, size in center.roles:
-            own = unit[:, first : first + size]
+            own = size if apart and size > 1 else 0
+            together = len(deviation)
+            groups.append(Group(slice(first, first + size), together, slice(together + 1, together + 1 + own)))
+            deviation += [TOGETHER if role == "length_scale" else VARIANCES, *[APART] * own]
             first += size
-            columns.append(own.sum(axis=1))
-            deviation.append(TOGETHER if role == "length_scale" else VARIANCES)
-            if apart and size > 1:
-                columns.extend(own.T)
-                deviation.extend([APART] * size)
-        return cls(center, np.stack(columns, axis=1), np.array(deviation))
+        return cls(center, tuple(groups), np.array(deviation))
 
     def at(self, x: np.ndarray) -> Kernel:
-        return self.kernel.with_theta(self.kernel.theta + self.basis @ x)
+        theta = self.kernel.theta.copy()
+        for group in self.groups:
+            theta[group.theta] += x[group.together]
+            if x[group.apart].size:
+                theta[group.theta] += x[group.apart]
+        return self.kernel.with_theta(theta)
+
+    def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
+        """Slopes in the coordinates from those in ``theta``."""
+        pulled = np.zeros(len(self.deviation))
+        for group in self.groups:
+            pulled[group.together] = slopes[group.theta].sum()
+            if pulled[group.apart].size:
+                pulled[group.apart] = slopes[group.theta]
+        return pulled
 
     def nearest(self, kernel: Kernel) -> np.ndarray:
-        """The likeliest coordinates of a kernel, within the limits of the space."""
-        scaled = self.basis * self.deviation
-        x = self.deviation * (np.linalg.pinv(scaled) @ (kernel.theta - self.kernel.theta))
+        r"""The likeliest coordinates of a kernel, within the limits of the space.
+
+        Of shifts :math:`\delta` the part :math:`T^2 \sum \delta / (A^2 + d T^2)` is common to all, with the
+        deviations ``T`` of all together and ``A`` of each, which is 0 where they cannot part.
+        """
+        x, shift = np.zeros(len(self.deviation)), kernel.theta - self.kernel.theta
+        for group in self.groups:
+            delta, T = shift[group.theta], self.deviation[group.together]
+            A = self.deviation[group.apart][0] if x[group.apart].size else 0.0
+            x[group.together] = T**2 * delta.sum() / (A**2 + len(delta) * T**2)
+            if x[group.apart].size:
+                x[group.apart] = delta - x[group.together]
         return np.clip(x, -self.farthest, self.farthest)
 
     @property

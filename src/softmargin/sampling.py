@@ -1,0 +1,38 @@
+"""Some rows that stand for all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+#: A rare class is at least this share of a sample, as far as it has rows.
+_LEAST_SHARE = 0.25
+
+
+def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:
+    """``size`` of ``n`` rows in order, always the same ones, chosen by chance: no period of a table can meet it.
+
+    >>> scattered(10, 3).shape, scattered(3, 10).tolist()
+    ((3,), [0, 1, 2])
+    """
+    if n <= size:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
+
+
+def drawn_by_weight(weight: np.ndarray, size: int, rng: np.random.RandomState) -> np.ndarray:
+    """``size`` rows, drawn in proportion to weight: one from each of as many slices of the total."""
+    cumulative = np.cumsum(weight)
+    draws = (np.arange(size) + rng.uniform(size=size)) / size * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
+
+
+def allotted(first: int, second: int, size: int) -> tuple[int, int]:
+    """How many of the rows of two classes make a sample: in proportion, but enough of the rarer.
+
+    >>> allotted(9000, 1000, 1000), allotted(9990, 10, 1000), allotted(300, 300, 400)
+    ((750, 250), (990, 10), (200, 200))
+    """
+    rare, common = sorted((first, second))
+    few = min(rare, max(round(size * rare / (rare + common)), int(_LEAST_SHARE * size)))
+    many = min(common, size - few)
+    return (few, many) if first <= second else (many, few)
