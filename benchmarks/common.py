@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -111,8 +112,11 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
-def save_picture(figure: Any, name: str) -> None:
-    """Writes ``pictures/NAME.png`` beside the scripts."""
+def save_picture(figure: Any, name: str, quick: bool) -> None:
+    """Writes ``pictures/NAME.png`` beside the scripts; a quick run only draws it, and keeps nothing."""
+    if quick:
+        figure.savefig(io.BytesIO())
+        return
     path = Path(__file__).parent / "pictures" / f"{name}.png"
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path)
