@@ -29,7 +29,7 @@ AUTO_POINTS, _MANY_ROWS = 256, 50_000
 _CANDIDATES, _LEFT_OVER = 1024, 1e-2
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
-_KMEANS_STEPS = 10
+_KMEANS_STEPS, _FEW_POINTS = 10, 64
 #: Tables of up to this many numbers are searched for repeated rows before points are chosen.
 MERGED_NUMBERS = 2**22
 
@@ -130,7 +130,9 @@ def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
 
 
 def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
-    settings: dict[str, Any] = {"init": "k-means++", "n_init": 1, "max_iter": _KMEANS_STEPS, "random_state": rng}
+    # Seeds far from each other matter when there are few; many chosen at random are as good, and much cheaper.
+    init = "k-means++" if n_points <= _FEW_POINTS else _random(rows, weight, n_points, rng)
+    settings: dict[str, Any] = {"init": init, "n_init": 1, "max_iter": _KMEANS_STEPS, "random_state": rng}
     means = KMeans(n_points, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import combined, to_numpy
+from .arrays import to_numpy
 from .engine import Problem
 from .gibbs import Draws, sample
 from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
@@ -138,8 +138,7 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
         rows = scattered(table.n_rows, table.n_rows // _PILOT_SHARE)
         few = replace(problem, table=table.rows(rows), _kept={})
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes, monitor=monitor.silent())
-        growth = float(table.weight.sum()) / float(few.table.weight.sum())
-        start = combined(pilot.point.image, growth - 1, pilot.point.image)
+        start = pilot.point.image  # no surer than some rows make it: from a wider belief steps are better
         if pilot.reason == "interrupt":
             monitor.interrupted, max_passes = True, 1
     return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)

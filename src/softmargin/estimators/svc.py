@@ -135,7 +135,7 @@ class BayesianSVC(BayesianClassifier):
         forgetting: float = 0.0,
         link: str = "loo",
         class_weight: Any = None,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         max_iter: int = 200,
         max_time: float | None = None,
         n_jobs: int | None = None,

@@ -20,10 +20,10 @@ from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
 
 T = TypeVar("T")
 
-#: Panels of more rows than this are spread over threads.
-_ROWS_FOR_THREADS = 1024
+#: Rows of a block: arrays of so many rows and a few hundred points fit the cache, whatever the number of threads.
+_BLOCK_ROWS = 1024
 #: Nats within which a belief is at its optimum, also as a share of the rows, and most updates on the way.
-_SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 5e-5, 20
+_SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 1e-4, 20
 #: The logistic likelihood with as many nodes as a judge needs.
 LOGISTIC_JUDGE = Quadrature(Logistic(), n_nodes=12)
 
@@ -50,7 +50,7 @@ class Evidence:
     """The objective at a kernel with the belief at its optimum, on rows that fit in memory.
 
     The sites of the last kernel are kept as the start for the next.  ``n_updates`` limits the updates of the belief
-    before the slopes are taken; the paper takes ten.  Large panels are cut into a block of rows for each thread.
+    before the slopes are taken; the paper takes ten.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Evidence:
         n_updates: int = MOST_UPDATES,
         n_jobs: int = 1,
     ) -> None:
-        self._n_jobs = n_jobs if len(y) > _ROWS_FOR_THREADS else 1
-        self._blocks = list(zip(*(np.array_split(part, self._n_jobs) for part in (X, y, weight)), strict=True))
+        self._n_jobs, n_blocks = n_jobs, -(-len(y) // _BLOCK_ROWS)
+        self._blocks = list(zip(*(np.array_split(part, n_blocks) for part in (X, y, weight)), strict=True))
         self._points, self._likelihood, self._n_updates = points, likelihood, n_updates
         self._prior = Ridge.isotropic(len(points))
         self._sites = tuple(likelihood.sites(y, 0 * y, 0 * y + 1) for _, y, _ in self._blocks)

@@ -15,7 +15,7 @@ from .evidence import Evidence, Judged
 from .space import Space
 
 #: L-BFGS ends when an iteration gains less than this share of the objective.
-_TOLERANCE, _MOST_ITERATIONS, _ITERATIONS_WHEN_NEAR = 1e-4, 30, 5
+_TOLERANCE, _MOST_ITERATIONS, _ITERATIONS_WHEN_NEAR = 1e-4, 30, 4
 #: Plain gradient steps: the first and least length in the logarithms, and the most of them.
 _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
 #: The share of a time budget that may be spent before the ascent begins.
