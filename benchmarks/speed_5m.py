@@ -56,7 +56,8 @@ class Case(NamedTuple):
 
 
 CASES = [Case(64, 0.5, 10, 1.0), Case(512, 0.35, 4, 0.25)]
-QUICK = [Case(64, 1.0, 10, 1.0), Case(128, 1.0, 10, 1.0)]
+#: Few rows are soon all seen: the walk has to go round.
+QUICK = [Case(64, 2.0, 10, 2.0), Case(128, 2.0, 10, 2.0)]
 
 
 class Data(NamedTuple):
@@ -138,14 +139,12 @@ class Stopwatch:
 
 
 class Outcome(NamedTuple):
-    """Seconds of a full pass, of a walk left to itself and until it settles; AUCs, Brier score, and how it ended."""
+    """Seconds of a full pass, and until the walk settles; AUCs, converged and of a walk left to itself; Brier score."""
 
     a_pass: float
-    own: float
-    reason: str
     settled: float
-    auc: float
     converged: float
+    auc: float
     brier: float
 
     @property
@@ -153,8 +152,8 @@ class Outcome(NamedTuple):
         return self.settled / self.a_pass
 
 
-def judged(problem: Problem, data: Data, case: Case, own: float, reason: str) -> Outcome:
-    """The walk under a stopwatch, then full passes from its end to the converged model."""
+def judged(problem: Problem, data: Data, case: Case, own: Belief) -> Outcome:
+    """The walk under a stopwatch, then full passes from its end to the converged model; and the walk left to itself."""
     judge = Judge(problem, data)
     stopwatch = Stopwatch(problem, judge)
     with one_blas_thread:
@@ -164,9 +163,8 @@ def judged(problem: Problem, data: Data, case: Case, own: float, reason: str) ->
         best = ascend(problem, tol=1e-6, max_passes=case.full, start=rough.point.natural, monitor=monitor).point.belief
         # A pass has to find its features.  Those of small tables are kept, and only the first pass counts.
         others = [] if problem._kept else np.diff([entry["seconds"] for entry in monitor.history])
-        converged, end = judge.auc(best), rough.point.belief
-        a_pass, settled = float(np.median([first, *others])), stopwatch.settled(converged)
-        return Outcome(a_pass, own, reason, settled, judge.auc(end), converged, judge.brier(end))
+        converged, a_pass = judge.auc(best), float(np.median([first, *others]))
+        return Outcome(a_pass, stopwatch.settled(converged), converged, judge.auc(own), judge.brier(own))
 
 
 def peak() -> int:
@@ -182,18 +180,17 @@ def main() -> None:
     walks = [timed(lambda p=problem: wander(p, rng=np.random.RandomState(0))) for problem in problems]
     memory = (peak() - before) / data.X.nbytes
     outcomes = [
-        judged(problem, data, case, seconds, walk.reason)
-        for problem, case, (seconds, walk) in zip(problems, cases, walks, strict=True)
+        judged(problem, data, case, walk.point.belief)
+        for problem, case, (_, walk) in zip(problems, cases, walks, strict=True)
     ]
     size = f"{len(data.y):,} rows, {data.X.shape[1]} columns, float32, {data.X.nbytes / 2**20:.0f} MiB"
     print(f"{size}; {n_threads(-1)} threads; peak memory {memory:.2f} of that\n")
-    header = ["m", "minibatch", "pass, s", "settled, s", "in passes", "target", "own end, s", "reason"]
     rows = []
-    for case, problem, o in zip(cases, problems, outcomes, strict=True):
-        times = [o.a_pass, o.settled, o.passes, case.target, o.own, o.reason]
-        scores = [f"{o.auc:.5f}", f"{o.converged:.5f}", f"{o.brier:.4f}"]
-        rows.append([case.m, batch_size(problem, "auto"), *times, *scores])
-    print_table([*header, "AUC", "AUC converged", "Brier"], rows)
+    for case, problem, o, (seconds, walk) in zip(cases, problems, outcomes, walks, strict=True):
+        times = [batch_size(problem, "auto"), o.a_pass, o.settled, o.passes, case.target, f"{o.converged:.5f}"]
+        rows.append([case.m, *times, walk.reason, seconds, f"{o.auc:.5f}", f"{o.brier:.4f}"])
+    header = ["m", "minibatch", "pass, s", "settled, s", "in passes", "target", "AUC of passes"]
+    print_table([*header, "left to itself", "s", "AUC", "Brier"], rows)
     print()
     value = {f"m={case.m} passes": round(o.passes, 3) for case, o in zip(cases, outcomes, strict=True)}
     target = {f"m={case.m} passes": case.target for case in cases}

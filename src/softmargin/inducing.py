@@ -29,7 +29,7 @@ AUTO_POINTS, _MANY_ROWS = 256, 50_000
 _CANDIDATES, _LEFT_OVER = 1024, 1e-2
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
-_KMEANS_STEPS, _FEW_POINTS = 10, 64
+_KMEANS_STEPS, _FEW_POINTS = 5, 64
 #: Tables of up to this many numbers are searched for repeated rows before points are chosen.
 MERGED_NUMBERS = 2**22
 
@@ -70,9 +70,16 @@ def choose_points(
     sample = _sample(every, max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT * wanted), rng)
     if len(sample.rows) <= wanted:
         return sample.rows
+    return placed(sample, columns, kernel, wanted, how, rng)
+
+
+def placed(
+    sample: Distinct, columns: Columns, kernel: Kernel, n_points: int, how: str, rng: np.random.RandomState
+) -> np.ndarray:
+    """As many points, placed among distinct rows as ``how`` says, in units of the kernel."""
     place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture, "tuned": _kmeans}[how]
     units = kernel.units(columns.spread)
-    points = place((sample.rows - columns.center) / units, sample.weight, wanted, rng) * units + columns.center
+    points = place((sample.rows - columns.center) / units, sample.weight, n_points, rng) * units + columns.center
     return points.astype(sample.rows.dtype)
 
 

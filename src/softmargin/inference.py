@@ -34,7 +34,7 @@ _SHORT = 0.01
 #: Bounds, and the likelihoods that they bound.
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
-_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-3
+_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-2
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
 _START_TOLERANCE, _BURN_IN_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
 

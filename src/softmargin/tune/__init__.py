@@ -68,7 +68,8 @@ def choose_kernel(
     def best(apart: bool) -> Choice:
         space, choice, history = Space.around(center, apart), kernel, []
         for judges in panels:
-            panel = judges.seen_through(choice.kernel) if isinstance(choice, Choice) else judges
+            near = choice.kernel if isinstance(choice, Choice) else None
+            panel = judges.seen_through(near or center, columns, is_near=near is not None)
             choice = maximise(evidence(panel), space, optimiser, choice, monitor)
             history += choice.history
         assert isinstance(choice, Choice)

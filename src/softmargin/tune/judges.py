@@ -8,8 +8,9 @@ import numpy as np
 
 from ..arrays import to_numpy
 from ..chunks import Table, dense
+from ..columns import Columns
 from ..engine import Problem
-from ..inducing import MERGED_NUMBERS, explaining, merged, scattered_points
+from ..inducing import MERGED_NUMBERS, explaining, merged, placed, scattered_points
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..links import fit_logistic_link
@@ -24,7 +25,7 @@ from .evidence import MOST_UPDATES, Evidence
 #: Most rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
 #: Further panels, for tables of more than so many rows: their rows and points.
-_FURTHER_PANELS = ((_FIRST_ROWS, 2048, 256), (50_000, 8192, 512))
+_FURTHER_PANELS = ((_FIRST_ROWS, 2048, 96), (50_000, 8192, 256))
 #: How far the fits go whose leave-one-out losses are compared.
 _LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
 
@@ -93,10 +94,13 @@ class Judges(NamedTuple):
         first = cls.of(rows.sample(_FIRST_ROWS, rng))
         return [first, *(cls.of(rows.sample(n_rows, rng), min(points, most_points)) for n_rows, points in further)]
 
-    def seen_through(self, kernel: Kernel) -> Judges:
-        """The same rows, through no more points than a kernel like this needs."""
-        few = explaining(merged(self.X, self.weight), kernel, at_most=len(self.points))
-        return self if few is None else self._replace(points=few)
+    def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
+        """The same rows, through points placed for a kernel; if it is near the best, no more than it needs."""
+        every = merged(self.X, self.weight)
+        points = explaining(every, kernel, at_most=len(self.points)) if is_near else None
+        if points is None and len(every.rows) > len(self.points):
+            points = placed(every, columns, kernel, len(self.points), "kmeans", np.random.RandomState(0))
+        return self if points is None else self._replace(points=np.unique(points, axis=0))
 
     def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES, n_jobs: int = 1) -> Evidence:
         return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates, n_jobs)
