@@ -19,14 +19,14 @@ from sklearn.mixture import GaussianMixture
 from .chunks import dense, rows_in_block
 from .columns import Columns
 from .kernels import Kernel
-from .sampling import drawn_by_weight, scattered
+from .sampling import distinct, drawn_by_weight, scattered
 
 #: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or
 #: for large tables, where stochastic steps make them cheap and more rows want more of them, twice as many.
 AUTO_POINTS, _MANY_ROWS = 256, 50_000
 #: Rows that `explaining` may choose from, and the mean variance it may leave over: a
 #: hundredth of the width of a margin, squared.
-_CANDIDATES, _LEFT_OVER = 1024, 1e-2
+_CANDIDATES, _LEFT_OVER = (512, 1024), 1e-2
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
 _KMEANS_STEPS, _FEW_POINTS = 5, 64
@@ -61,7 +61,7 @@ def choose_points(
     wanted = most_points(X.shape[0], n_inducing)
     every = _reduced(X, weight)
     if n_inducing == "auto":
-        few = explaining(_sample(every, _CANDIDATES, rng), kernel, at_most=wanted)
+        few = explaining(_sample(every, _CANDIDATES[-1], rng), kernel, at_most=wanted)
         if few is not None:
             return few
     all_rows = distinct_rows(*every, at_most=wanted)
@@ -89,8 +89,16 @@ def explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | No
     A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
     each takes away.  Smooth kernels need far fewer points than there are rows.
     """
-    some = scattered(len(every.weight), _CANDIDATES)
-    every = Distinct(every.rows[some], every.weight[some])
+    few: np.ndarray | None = None
+    for n_candidates in _CANDIDATES:  # what does not explain few rows does not explain more
+        some = scattered(len(every.weight), n_candidates)
+        few = _explaining(Distinct(every.rows[some], every.weight[some]), kernel, at_most)
+        if few is None or n_candidates >= len(every.weight):
+            break
+    return few
+
+
+def _explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | None:
     K = np.asarray(kernel(*2 * (every.rows.astype(np.float64),)))
     share = every.weight / every.weight.sum()
     (pstrf,) = get_lapack_funcs(("pstrf",), (K,))
@@ -119,8 +127,8 @@ def distinct_rows(X: Any, weight: np.ndarray, at_most: int) -> Distinct | None:
 
 def merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
     """Repeated rows as one, with their total weight."""
-    unique, which = np.unique(rows, axis=0, return_inverse=True)
-    return Distinct(unique, np.bincount(which.ravel(), weights=weight, minlength=len(unique)))
+    unique, which = distinct(rows)
+    return Distinct(unique, np.bincount(which, weights=weight, minlength=len(unique)))
 
 
 def _reduced(X: Any, weight: np.ndarray) -> Distinct:

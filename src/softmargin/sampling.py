@@ -8,6 +8,23 @@ import numpy as np
 _LEAST_SHARE = 0.25
 
 
+def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows in lexicographic order, and for each row which of them it is.
+
+    `numpy.unique` compares whole rows, which takes several times as long.
+
+    >>> distinct(np.array([[2.0, 1.0], [1.0, 5.0], [2.0, 1.0]]))
+    (array([[1., 5.],
+           [2., 1.]]), array([1, 0, 1]))
+    """
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    is_new = np.concatenate([[True], np.any(ordered[1:] != ordered[:-1], axis=1)])
+    which = np.empty(len(rows), dtype=np.intp)
+    which[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], which
+
+
 def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:
     """``size`` of ``n`` rows in order, always the same ones, chosen by chance: no period of a table can meet it.
 

@@ -18,7 +18,7 @@ from ..loo import left_out
 from ..monitor import Monitor
 from ..priors import Ridge
 from ..rows import InducingRows
-from ..sampling import allotted, drawn_by_weight
+from ..sampling import allotted, distinct, drawn_by_weight
 from ..steps import ascend
 from .evidence import MOST_UPDATES, Evidence
 
@@ -41,10 +41,10 @@ class LabelledRows(NamedTuple):
     def merged(self) -> LabelledRows:
         """Repeats of a row with its label as one, in an order of their own."""
         rows = np.column_stack([dense(self.X).astype(np.float64, copy=False), self.y])
-        both, which = np.unique(rows, axis=0, return_inverse=True)
+        both, which = distinct(rows)
         unit = np.zeros(len(both))
-        np.maximum.at(unit, which.ravel(), self.unit)
-        return LabelledRows(both[:, :-1], both[:, -1], np.bincount(which.ravel(), weights=self.weight), unit)
+        np.maximum.at(unit, which, self.unit)
+        return LabelledRows(both[:, :-1], both[:, -1], np.bincount(which, weights=self.weight), unit)
 
     def sample(self, size: int, rng: np.random.RandomState) -> LabelledRows:
         """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
