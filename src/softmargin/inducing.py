@@ -24,9 +24,9 @@ from .sampling import distinct, drawn_by_weight, scattered
 #: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or
 #: for large tables, where stochastic steps make them cheap and more rows want more of them, twice as many.
 AUTO_POINTS, _MANY_ROWS = 256, 50_000
-#: Rows that `explaining` may choose from, and the mean variance it may leave over: a
-#: hundredth of the width of a margin, squared.
-_CANDIDATES, _LEFT_OVER = (512, 1024), 1e-2
+#: Rows that `explaining` may choose from, and the variance it may leave over, where a margin has the width 1: to a row,
+#: and to all rows together, for which the bound pays about an eighth of it.
+_CANDIDATES, _LEFT_OVER, _LEFT_OVER_IN_ALL = (512, 1024), 1e-2, 10.0
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
 _KMEANS_STEPS, _FEW_POINTS = 5, 64
@@ -61,7 +61,7 @@ def choose_points(
     wanted = most_points(X.shape[0], n_inducing)
     every = _reduced(X, weight)
     if n_inducing == "auto":
-        few = explaining(_sample(every, _CANDIDATES[-1], rng), kernel, at_most=wanted)
+        few = explaining(_sample(every, _CANDIDATES[-1], rng), kernel, wanted, float(weight.sum()))
         if few is not None:
             return few
     all_rows = distinct_rows(*every, at_most=wanted)
@@ -83,32 +83,34 @@ def placed(
     return points.astype(sample.rows.dtype)
 
 
-def explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | None:
+def explaining(every: Distinct, kernel: Kernel, at_most: int, total: float) -> np.ndarray | None:
     """As few of the rows as leave the others next to no variance of their own; None where that takes too many.
 
     A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
-    each takes away.  Smooth kernels need far fewer points than there are rows.
+    each takes away.  Smooth kernels need far fewer points than there are rows; ``total`` is the weight of all rows that
+    these stand for.
     """
+    tolerance = min(_LEFT_OVER, _LEFT_OVER_IN_ALL / total)
     few: np.ndarray | None = None
     for n_candidates in _CANDIDATES:  # what does not explain few rows does not explain more
         some = scattered(len(every.weight), n_candidates)
-        few = _explaining(Distinct(every.rows[some], every.weight[some]), kernel, at_most)
+        few = _explaining(Distinct(every.rows[some], every.weight[some]), kernel, at_most, tolerance)
         if few is None or n_candidates >= len(every.weight):
             break
     return few
 
 
-def _explaining(every: Distinct, kernel: Kernel, at_most: int) -> np.ndarray | None:
+def _explaining(every: Distinct, kernel: Kernel, at_most: int, tolerance: float) -> np.ndarray | None:
     K = np.asarray(kernel(*2 * (every.rows.astype(np.float64),)))
     share = every.weight / every.weight.sum()
     (pstrf,) = get_lapack_funcs(("pstrf",), (K,))
-    L, pivots, rank, _ = pstrf(K, lower=1, tol=_LEFT_OVER / 100)
+    L, pivots, rank, _ = pstrf(K, lower=1, tol=tolerance / 100)
     order = pivots - 1
     if rank == 0:
         return None
     left_over = share @ np.diagonal(K) - np.cumsum(share[order] @ np.tril(L[:, :rank]) ** 2)
-    enough = int(np.argmax(left_over <= _LEFT_OVER)) + 1
-    if left_over[enough - 1] > _LEFT_OVER or enough > at_most:
+    enough = int(np.argmax(left_over <= tolerance)) + 1
+    if left_over[enough - 1] > tolerance or enough > at_most:
         return None
     return every.rows[np.sort(order[:enough])]
 

@@ -25,8 +25,9 @@ HINGES = ("hinge", "hinge-augmented")
 LARGE = 50_000
 #: The least share of the rows that rows of the same weight, to the same effect, would be.
 _LEAST_EVENNESS = 0.25
-#: Stochastic steps end at so many times the tolerance of an ascent: what they lack falls only with their number.
-_STOCHASTIC_TOLERANCE = 10
+#: Stochastic steps lack what falls only with their number: to ask for less than this share of the bound is to ask for
+#: many passes.
+_LEAST_STOCHASTIC_TOLERANCE = 1e-3
 #: Minibatches before the last pass, or as many as make one pass.
 _STEPS = 64
 #: The share of the objective that the last step may still gain without being looked at.
@@ -103,7 +104,7 @@ def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.Ra
     return wander(
         problem,
         rng=rng,
-        tol=_STOCHASTIC_TOLERANCE * plan.tol,
+        tol=max(plan.tol, _LEAST_STOCHASTIC_TOLERANCE),
         batch_rows=plan.batch_rows,
         rate=plan.rate if plan.rate == "adaptive" else Schedule(*plan.rate),
         max_passes=max_passes,

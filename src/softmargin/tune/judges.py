@@ -26,6 +26,9 @@ from .evidence import MOST_UPDATES, Evidence
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
 #: Further panels, for tables of more than so many rows: their rows and points.
 _FURTHER_PANELS = ((_FIRST_ROWS, 2048, 96), (50_000, 8192, 256))
+#: How often a row of theirs may count, for the rows of the table that it stands for: their points are few enough that
+#: so many more rows would hardly say anything else, but say it louder.
+_GROWTH = 8.0
 #: How far the fits go whose leave-one-out losses are compared.
 _LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
 
@@ -46,10 +49,11 @@ class LabelledRows(NamedTuple):
         np.maximum.at(unit, which, self.unit)
         return LabelledRows(both[:, :-1], both[:, -1], np.bincount(which, weights=self.weight), unit)
 
-    def sample(self, size: int, rng: np.random.RandomState) -> LabelledRows:
+    def sample(self, size: int, rng: np.random.RandomState, growth: float = 1.0) -> LabelledRows:
         """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
 
-        Together they weigh what they would as a sample of single rows, each class in its proportion.
+        Together they weigh what they would as a sample of single rows, or ``growth`` times that, but no more than all
+        rows do; each class has its proportion.
         """
         if len(self.y) <= size:
             return self
@@ -59,7 +63,7 @@ class LabelledRows(NamedTuple):
         for rows, count in zip(classes, counts, strict=True):
             if count:
                 chosen.append(rows[drawn_by_weight(self.weight[rows], count, rng)])
-                each.append(np.full(count, min(size, total) * self.weight[rows].sum() / total / count))
+                each.append(np.full(count, min(growth * size, total) * self.weight[rows].sum() / total / count))
         rows, weight = np.concatenate(chosen), np.concatenate(each)
         return LabelledRows(self.X[rows], self.y[rows], weight, np.minimum(weight, 1))
 
@@ -92,12 +96,15 @@ class Judges(NamedTuple):
         rows = rows.merged() if rows.X.shape[0] * rows.X.shape[1] <= MERGED_NUMBERS else rows
         further = [(n_rows, points) for above, n_rows, points in _FURTHER_PANELS if len(rows.y) > above]
         first = cls.of(rows.sample(_FIRST_ROWS, rng))
-        return [first, *(cls.of(rows.sample(n_rows, rng), min(points, most_points)) for n_rows, points in further)]
+        return [
+            first,
+            *(cls.of(rows.sample(n_rows, rng, _GROWTH), min(points, most_points)) for n_rows, points in further),
+        ]
 
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
         """The same rows, through points placed for a kernel; if it is near the best, no more than it needs."""
         every = merged(self.X, self.weight)
-        points = explaining(every, kernel, at_most=len(self.points)) if is_near else None
+        points = explaining(every, kernel, len(self.points), float(self.weight.sum())) if is_near else None
         if points is None and len(every.rows) > len(self.points):
             points = placed(every, columns, kernel, len(self.points), "kmeans", np.random.RandomState(0))
         return self if points is None else self._replace(points=np.unique(points, axis=0))
