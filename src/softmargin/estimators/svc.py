@@ -48,8 +48,9 @@ class BayesianSVC(BayesianClassifier):
     inference : {"auto", "cavi", "svi", "gibbs", "ecm", "batch"}
         ``"cavi"`` is coordinate ascent over all rows; ``"svi"`` natural-gradient steps on minibatches, whose ``bound_``
         is an estimate; ``"auto"`` takes the first below 50,000 rows (and where weights are very uneven), and above the
-        second followed by one pass over all.  ``"gibbs"`` draws from the posterior (slow, and the referee of the others) and ``"ecm"`` finds its mode
-        (Henao et al. 2014), both for the hinge.  ``"batch"`` is ``"cavi"`` with a point at every distinct row.
+        second followed by one pass over all.  ``"gibbs"`` draws from the posterior (slow, and the referee of the
+        others) and ``"ecm"`` finds its mode (Henao et al. 2014), both for the hinge.  ``"batch"`` is ``"cavi"`` with a
+        point at every distinct row.
     tune : {"logistic", "bound", "bound-steps", "loo"} or None
         Who judges the kernel: the bound of the logistic loss, whatever ``loss`` is; the bound of ``loss`` itself, by
         L-BFGS or by the gradient steps of Wenzel et al. (2017); or the logistic bound, after which the
