@@ -26,6 +26,8 @@ from .evidence import MOST_UPDATES, Evidence
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
 #: Further panels, for tables of more than so many rows: their rows and points.
 _FURTHER_PANELS = ((_FIRST_ROWS, 2048, 96), (50_000, 8192, 256))
+#: Few points are not told apart by more rows than this for each.
+_MOST_ROWS_PER_POINT = 32
 #: How often a row of theirs may count, for the rows of the table that it stands for: their points are few enough that
 #: so many more rows would hardly say anything else, but say it louder.
 _GROWTH = 8.0
@@ -94,12 +96,13 @@ class Judges(NamedTuple):
         No panel has more points than the model will: with few points longer length-scales are better.
         """
         rows = rows.merged() if rows.X.shape[0] * rows.X.shape[1] <= MERGED_NUMBERS else rows
-        further = [(n_rows, points) for above, n_rows, points in _FURTHER_PANELS if len(rows.y) > above]
-        first = cls.of(rows.sample(_FIRST_ROWS, rng))
-        return [
-            first,
-            *(cls.of(rows.sample(n_rows, rng, _GROWTH), min(points, most_points)) for n_rows, points in further),
-        ]
+        panels = [cls.of(rows.sample(_FIRST_ROWS, rng))]
+        for above, n_rows, n_points in _FURTHER_PANELS:
+            if len(rows.y) > above:
+                points = min(n_points, most_points)
+                sample = rows.sample(min(n_rows, _MOST_ROWS_PER_POINT * points), rng, _GROWTH)
+                panels.append(cls.of(sample, points))
+        return panels
 
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
         """The same rows, through points placed for a kernel; if it is near the best, no more than it needs."""
