@@ -100,8 +100,8 @@ class Judges(NamedTuple):
         for above, n_rows, n_points in _FURTHER_PANELS:
             if len(rows.y) > above:
                 points = min(n_points, most_points)
-                sample = rows.sample(min(n_rows, _MOST_ROWS_PER_POINT * points), rng, _GROWTH)
-                panels.append(cls.of(sample, points))
+                enough = max(_FIRST_ROWS, min(n_rows, _MOST_ROWS_PER_POINT * points))
+                panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points))
         return panels
 
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
