@@ -26,10 +26,11 @@ def describe(X: Any, weight: np.ndarray) -> Columns:
     Columns(center=array([2., 5.]), spread=array([1., 5.]))
     """
     share = weight / weight.sum()
-    center = sum(w @ block for block, w in _blocks(X, share))
-    largest = np.zeros(X.shape[1])
-    for block, _ in _blocks(X, share):
-        largest = np.maximum(largest, np.abs(block - center).max(axis=0))
+    center, low, high = np.zeros(X.shape[1]), np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    for block, w in _blocks(X, share):
+        center = center + w @ block
+        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+    largest = np.maximum(high - center, center - low)
     constant = largest <= _CONSTANT * np.abs(center)
     unit = np.where(constant | (largest == 0), 1.0, largest)
     variance = sum(w @ ((block - center) / unit) ** 2 for block, w in _blocks(X, share))
