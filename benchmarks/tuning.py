@@ -3,7 +3,8 @@
 Twenty-one tables, none of them among the seven of `wenzel_table1.py` or derived from the same sources.  Tables of more
 than two classes are one class against the rest.  200 and 600 rows to train on (small tables: four fifths), up to 2,000
 to test, three splits.  Mean test log loss, Brier score, share of errors and seconds for the hinge with the kernel held
-as it is, and tuned by each word of ``tune=``; and for the logistic loss tuned by its own bound.
+as it is, and tuned by each word of ``tune=``; with the ascent run to 1e-6 of the bound instead of 1e-3; and for the
+logistic loss tuned by its own bound.
 
 Target: the default within .002 of the best log loss at either size, at the least time of those that are.
 The default was chosen on these tables.
@@ -35,6 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bound-steps": {"tune": "bound-steps"},
     "logistic": {"tune": "logistic"},
     "loo": {"tune": "loo"},
+    "logistic, to 1e-6": {"tune": "logistic", "tol": 1e-6},
     "logistic, loss too": {"tune": "logistic", "loss": "logistic"},
 }
 DEFAULT, CANDIDATES, MARGIN = "logistic", ("held", "bound", "bound-steps", "logistic", "loo"), 0.002

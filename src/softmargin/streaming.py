@@ -19,7 +19,7 @@ batches.  With ``k`` their means come closer, under deviations wider than in one
 **How close.**  Twenty batches against one fit on all of their rows, five real tables (benchmarks/streaming.py): the
 latent means of the exact hinge lie .2 to 2.4 of the fit's deviations away, those of the logistic likelihood 0 to
 1.4, and those of the augmented hinge .3 to 14 of deviations that are too small themselves.  The test log loss is .007
-greater on average, most of it because the kernel and the points come from the first batch.
+greater on average.
 
 **Forgetting.**  Before a batch is added the past is weakened, :math:`(G, h) \leftarrow (1 - forgetting) (G, h)`, once
 a batch whatever its size: a share of b / N remembers about N rows in batches of b.  With 1 every batch starts anew.
@@ -76,10 +76,13 @@ class Record(NamedTuple):
         """The link of least log loss on these rows."""
         return fit_logistic_link(*self)
 
+    def losses(self, link: Link) -> np.ndarray:
+        """The log loss of each row."""
+        return np.logaddexp(0, -self.y * link.score(self.mu, self.v))
+
     def log_loss(self, link: Link) -> float:
         """The mean log loss of these rows; NaN if there are none."""
-        losses = np.logaddexp(0, -self.y * link.score(self.mu, self.v))
-        return float(self.weight @ losses / self.weight.sum()) if self.weight.any() else float("nan")
+        return float(self.weight @ self.losses(link) / self.weight.sum()) if self.weight.any() else float("nan")
 
 
 NOTHING = Record(*np.empty((4, 0)))

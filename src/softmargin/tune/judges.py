@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import to_numpy
 from ..chunks import Table, dense
 from ..columns import Columns
 from ..engine import Problem
 from ..inducing import MERGED_NUMBERS, explaining, merged, placed, scattered_points
+from ..inference import Inferred
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
-from ..links import fit_logistic_link
-from ..loo import left_out
 from ..monitor import Monitor
 from ..priors import Ridge
 from ..rows import InducingRows
@@ -120,8 +118,6 @@ class Judges(NamedTuple):
         rows = InducingRows.at(kernel, self.points)
         table = Table.of(self.X, self.y, self.weight, rows.n_weights)
         problem = Problem(table, rows, likelihood, Ridge.isotropic(rows.n_weights))
-        belief = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor).point.belief
-        without = left_out(problem, belief, self.unit)
-        link = fit_logistic_link(without.mu, without.v, self.y, self.weight * without.usable)
-        losses = np.logaddexp(0, -self.y * link.score(without.mu, without.v))
-        return np.where(to_numpy(without.usable), losses, np.nan)
+        ascent = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor)
+        record = Inferred(ascent).record(problem, self.unit)
+        return np.where(record.weight > 0, record.losses(record.link()), np.nan)
