@@ -41,12 +41,16 @@ def add(first: Stats, second: Stats) -> Stats:
 
 
 def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: Array, weight: Array) -> Stats:
-    """The Stats of one block, at one belief.  A row of weight ``k`` counts ``k`` times."""
+    """The Stats of one block, at one belief.  A row of weight ``k`` counts ``k`` times.
+
+    What is uncertain about a row itself (missing entries) is settled first, at the cost of its divergence.
+    """
     xp = namespace(y)
+    features, cost = features.settled(belief, likelihood, y)
     latent = features.moments(belief)
     l, w, b = likelihood.sites(y, latent.mu, latent.v)  # noqa: E741
     G, h = features.gather(weight * w, weight * b)
-    return Stats(G, h, xp.sum(weight * l), xp.sum(weight))
+    return Stats(G, h, xp.sum(weight * (l - cost)), xp.sum(weight))
 
 
 def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from ..arrays import Array, as_float64, like, squares_through_lower, weighted_gram
 from ..gaussian import Belief
+from ..likelihoods import Likelihood
 
 
 class Latent(NamedTuple):
@@ -37,6 +40,22 @@ class Features(NamedTuple):
     def gather(self, w: Array, b: Array) -> tuple[Array, Array]:
         r""":math:`G = \sum_i w_i \phi_i \phi_i^T` and :math:`h = \sum_i b_i \phi_i`, in float64."""
         return weighted_gram(self.phi, w), as_float64(like(b, self.phi) @ self.phi)
+
+    def at(self, weights: Array) -> Array:
+        r""":math:`\phi^T u` for weights that are known."""
+        return as_float64(self.phi @ like(weights, self.phi))
+
+    def cross(self, belief: Belief) -> Array:
+        r""":math:`Cov(u, f) = S \phi` of each row."""
+        return as_float64((self.phi @ belief.root.T) @ belief.root)
+
+    def settled(self, belief: Belief, likelihood: Likelihood, y: Array) -> tuple[Features, float]:
+        """The same: nothing about these rows is uncertain, and that costs nothing."""
+        return self, 0.0
+
+    def drawn(self, weights: Array, hyper: Any, w: Array, b: Array, rng: np.random.Generator) -> Features:
+        """The same: nothing about these rows is uncertain."""
+        return self
 
 
 class View(Protocol):
