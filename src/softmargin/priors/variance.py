@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -29,6 +29,37 @@ class InverseGamma(NamedTuple):
     @property
     def mean_log(self) -> np.ndarray:
         return np.log(self.rate) - digamma(self.shape)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The mean variance, or where there is none the inverse of the mean precision."""
+        return self.rate / np.where(self.shape > 1, self.shape - 1, self.shape)
+
+    def drawn(self, rng: np.random.Generator) -> InverseGamma:
+        """A draw, as an inverse gamma whose mean precision it is.
+
+        Averaged entry by entry, such stand for the mean of the variance.
+        """
+        shape = np.broadcast_to(np.asarray(self.shape, dtype=float), np.shape(self.rate))
+        return InverseGamma(shape, shape * self.rate / rng.gamma(shape))
+
+
+def kl_inverse_gamma(q: InverseGamma, shape: Any, rate: Any, mean_log_rate: Any = None) -> float:
+    r"""The divergence of inverse gammas from one prior :math:`IG(A, B)`, summed,
+
+    .. math:: (a - A) \psi(a) - \log\Gamma(a) + \log\Gamma(A) + A \log(b / B) + a (B - b) / b.
+
+    A rate that is itself uncertain and independent of the variance enters by its mean and its mean logarithm.
+    """
+    log_rate = np.log(rate) if mean_log_rate is None else mean_log_rate
+    each = (
+        (q.shape - shape) * digamma(q.shape)
+        - gammaln(q.shape)
+        + gammaln(shape)
+        + shape * (np.log(q.rate) - log_rate)
+        + q.shape * (rate - q.rate) / q.rate
+    )
+    return float(np.sum(each))
 
 
 class VarianceComponents(NamedTuple):
@@ -60,44 +91,59 @@ class VarianceComponents(NamedTuple):
         :math:`\gamma = \sum_j (1 - \tau S_{jj})` the number of weights that the data determine.  Iterating *that*
         (MacKay) takes a few steps where alternating the two updates may take hundreds.
         """
-        precision = np.ones(self.n_components) if belief is None else belief.hyper.mean_precision
+        hyper = self.begin() if belief is None else belief.hyper
         for _ in range(_INNER_UPDATES):
-            weights = from_natural(plus(G, self._spread(precision)), h)
-            mean_square, variance = self._sums(to_numpy(weights.mean) ** 2), self._sums(to_numpy(weights.variances))
-            determined = np.maximum(self._sizes - precision * variance, 0)
-            before, precision = precision, (self.shape + determined / 2) / (self.rate + mean_square / 2)
-            if np.all(np.abs(precision - before) <= _INNER_TOLERANCE * before):
+            weights = self.given(G, h, hyper)
+            mean, variances = to_numpy(weights.mean), to_numpy(weights.variances)
+            before, hyper = hyper.mean_precision, self.learned(mean, variances, hyper, leap=True)
+            if np.all(np.abs(hyper.mean_precision - before) <= _INNER_TOLERANCE * before):
                 break
-        return weights._replace(hyper=self._infer(weights))
+        return weights._replace(hyper=self.learned(mean, variances))
 
     def given(self, G: Array, h: Array, hyper: InverseGamma) -> Belief:
-        return from_natural(plus(G, self._spread(hyper.mean_precision)), h, hyper)
+        return from_natural(plus(G, self.expected_precision(hyper)), h, hyper)
 
     def settled(self, G: Array, belief: Belief) -> tuple[Array, Belief]:
-        hyper = self._infer(belief)
-        lost = self._spread(belief.hyper.mean_precision) - self._spread(hyper.mean_precision)
+        hyper = self.learned(to_numpy(belief.mean), to_numpy(belief.variances))
+        lost = self.expected_precision(belief.hyper) - self.expected_precision(hyper)
         return plus(G, lost), belief._replace(hyper=hyper)
+
+    def begin(self) -> InverseGamma:
+        """Variances before any weights are known: 1."""
+        return InverseGamma(np.ones(self.n_components), np.ones(self.n_components))
+
+    def expected_precision(self, hyper: InverseGamma) -> np.ndarray:
+        """The mean precision of each weight."""
+        return self._spread(hyper.mean_precision)
+
+    def expected_log_precision(self, hyper: InverseGamma) -> float:
+        """The mean of the logarithms of the weights' precisions, summed."""
+        return -float(self._spread(hyper.mean_log, loose=-np.log(self.loose)).sum())
+
+    def divergence(self, hyper: InverseGamma) -> float:
+        """Of the belief about the variances from their prior."""
+        return kl_inverse_gamma(hyper, self.shape, self.rate)
+
+    def learned(
+        self, mean: np.ndarray, variances: np.ndarray, before: InverseGamma | None = None, leap: bool = False
+    ) -> InverseGamma:
+        """The belief that the weights imply; leaping, MacKay's next step from the one before."""
+        shape, rate = self.shape + self._sizes / 2, self.rate + self._sums(mean**2) / 2
+        undetermined = self._sums(variances)
+        if not leap or before is None:
+            return InverseGamma(shape, rate + undetermined / 2)
+        determined = np.maximum(self._sizes - before.mean_precision * undetermined, 0)
+        return InverseGamma(shape, shape * rate / (self.shape + determined / 2))
 
     def effective(self, belief: Belief) -> Belief:
         return belief
 
     def kl(self, belief: Belief) -> Array:
-        r"""The weights' expected divergence given the variances, and the variances' own.
-
-        The second is that of two inverse gammas,
-        :math:`(a - A) \psi(a) - \log\Gamma(a) + \log\Gamma(A) + A \log(b / B) + a (B - b) / b`.
-        """
+        """The weights' expected divergence given the variances, and the variances' own."""
         q: InverseGamma = belief.hyper
-        expected_log_det = -self._spread(q.mean_log, loose=-np.log(self.loose)).sum()
-        of_weights = kl(belief, in_place_of(self._spread(q.mean_precision), belief.mean), float(expected_log_det))
-        of_variances = (
-            (q.shape - self.shape) * digamma(q.shape)
-            - gammaln(q.shape)
-            + gammaln(self.shape)
-            + self.shape * np.log(q.rate / self.rate)
-            + q.shape * (self.rate - q.rate) / q.rate
-        )
-        return of_weights + float(of_variances.sum())
+        precision = in_place_of(self.expected_precision(q), belief.mean)
+        of_weights = kl(belief, precision, self.expected_log_precision(q))
+        return of_weights + self.divergence(q)
 
     def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> InverseGamma:
         r""":math:`\sigma_g^2 \mid u \sim IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} u_j^2)`.
@@ -108,10 +154,6 @@ class VarianceComponents(NamedTuple):
         shape = self.shape + self._sizes / 2
         precision = rng.gamma(shape) / (self.rate + self._sums(weights**2) / 2)
         return InverseGamma(shape, shape / precision)
-
-    def _infer(self, weights: Belief) -> InverseGamma:
-        energy = self._sums(to_numpy(weights.variances + weights.mean**2))
-        return InverseGamma(self.shape + self._sizes / 2, self.rate + energy / 2)
 
     @property
     def _sizes(self) -> np.ndarray:
