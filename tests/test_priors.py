@@ -83,7 +83,7 @@ def test_divergence_of_variance_components_equals_monte_carlo(rng):
 def test_variances_follow_their_group_only():
     m = np.array([1.0, 2.0, 0.1, 50.0, 0.2, 0.3])
     belief = from_natural(np.eye(6), m)
-    a, b = GROUPED._infer(belief)
+    a, b = GROUPED.learned(belief.mean, belief.variances)
     assert_allclose(a, [0.5 + 2 / 2, 0.5 + 3 / 2])
     assert_allclose(b, [0.3 + (1 + 4 + 2) / 2, 0.3 + (0.01 + 0.04 + 0.09 + 3) / 2])
 
