@@ -1,0 +1,289 @@
+r"""Gaussians whose precision is an arrow: a chain of nested grouping factors over a dense core.
+
+The weights are one flat vector: the finest *level* first (its groups one after the other), then the level that it
+is nested in, and so on, the *core* last.  A group is coupled with its own weights, with those of the groups that it
+lies in, and with the core; never with another group of its level.  So the precision is kept as blocks,
+
+.. math:: G = \big(((A_1, C_1), (A_2, C_2), \dots),\; G_{core}\big),
+
+``A`` of shape (groups, q, q) and ``C`` of shape (groups, q, W), where the W columns are the *path* of the group: the
+parent's weights, the grandparent's, ..., the core.  All of this is sums over rows, and lives on the host.
+
+Eliminating the groups, finest first, leaves the core (a Schur complement); substituting back gives each group given
+its path, :math:`u_l \mid path \sim N(g - B\, u_{path}, A^{-1})` with :math:`B = A^{-1} C`, where ``A`` and ``C`` have
+lost what the finer levels explain.  Nothing larger than ``C`` is ever formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from .arrays import Array, NotPositiveDefiniteError, cholesky, inverse_lower
+
+#: Sums ``((A, C) of each level, core)``.
+Arrow = tuple[tuple[tuple[np.ndarray, np.ndarray], ...], np.ndarray]
+
+
+class Layout(NamedTuple):
+    """What lies where: ``(groups, q)`` of each level, finest first; each group's parent in the next; size of the core."""
+
+    sizes: tuple[tuple[int, int], ...]
+    parents: tuple[np.ndarray, ...]
+    n_core: int
+
+    @property
+    def n_levels(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def n_weights(self) -> int:
+        return sum(J * q for J, q in self.sizes) + self.n_core
+
+    @property
+    def core(self) -> slice:
+        """Where the core lies in the flat vector."""
+        return slice(self.n_weights - self.n_core, self.n_weights)
+
+    def of_level(self, level: int) -> slice:
+        """Where a level lies in the flat vector."""
+        start = sum(J * q for J, q in self.sizes[:level])
+        return slice(start, start + self.sizes[level][0] * self.sizes[level][1])
+
+    def width(self, level: int) -> int:
+        """How many weights lie on the path of a group: those above it."""
+        return sum(q for _, q in self.sizes[level + 1 :]) + self.n_core
+
+    def path(self, level: int) -> Iterator[tuple[int, slice, np.ndarray]]:
+        """The levels above one: which, the columns of the path that are theirs, and the ancestor of each group."""
+        ancestor, start = np.arange(self.sizes[level][0]), 0
+        for above in range(level + 1, self.n_levels):
+            ancestor, q = self.parents[above - 1][ancestor], self.sizes[above][1]
+            yield above, slice(start, start + q), ancestor
+            start += q
+
+    def split(self, flat: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """The levels (..., groups, q) and the core (..., weights) of (draws of) a flat vector."""
+        parts = [flat[..., self.of_level(level)] for level in range(self.n_levels)]
+        shaped = [part.reshape(*part.shape[:-1], J, q) for part, (J, q) in zip(parts, self.sizes, strict=True)]
+        return shaped, flat[..., self.core]
+
+    def joined(self, levels: Sequence[np.ndarray], core: np.ndarray) -> np.ndarray:
+        """What `split` took apart."""
+        return np.concatenate([*(part.reshape(*core.shape[:-1], -1) for part in levels), core], axis=-1)
+
+
+class ArrowBelief(NamedTuple):
+    r"""A Gaussian over the weights of a `Layout`, with the interface of `gaussian.Belief`.
+
+    ``blocks`` holds :math:`(S_{ll}, S_{l,path})` of every group, a pair of arrays for each level; the core has the
+    covariance :math:`R^T R` with ``R = core_root`` lower triangular.  ``given_path`` holds, for each level,
+    :math:`(R_l, B_l)` of the conditionals: covariance :math:`R_l^T R_l` and slope :math:`-B_l` in the path.
+    """
+
+    mean: np.ndarray
+    blocks: tuple[tuple[np.ndarray, np.ndarray], ...]
+    core_root: np.ndarray
+    core_covariance: np.ndarray
+    given_path: tuple[tuple[np.ndarray, np.ndarray], ...]
+    log_det: float
+    layout: Layout
+    hyper: Any = None
+
+    @property
+    def variances(self) -> np.ndarray:
+        own = [np.diagonal(S, axis1=1, axis2=2) for S, _ in self.blocks]
+        return self.layout.joined(own, np.diagonal(self.core_covariance))
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """All covariances, densely: for small models only."""
+        root = self._deviations(np.eye(self.layout.n_weights))
+        return root.T @ root
+
+    def level(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """Means (groups, q) and covariances (groups, q, q) of the groups of a level."""
+        return self.layout.split(self.mean)[0][level], self.blocks[level][0]
+
+    @property
+    def core(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance of the core."""
+        return self.mean[self.layout.core], self.core_covariance
+
+    def felt(self, dG: Arrow, dh: np.ndarray) -> np.ndarray:
+        """A change of natural parameters as one flat vector, each entry in units of this belief's deviations.
+
+        Couplings stand for both of their places in the matrix, so that products of such vectors are those of `Belief`.
+        """
+        sd = np.sqrt(self.variances)
+        own, core = self.layout.split(sd)
+        half, parts = 0.5**0.5, []
+        for level, (A, C) in enumerate(dG[0]):
+            above = [own[k][ancestor] for k, _, ancestor in self.layout.path(level)]
+            path = np.concatenate([*above, np.broadcast_to(core, (len(C), len(core)))], axis=1)
+            mine = own[level][:, :, None]
+            parts += [half * mine * A * mine.swapaxes(1, 2), mine * C * path[:, None, :]]
+        parts += [half * core[:, None] * dG[1] * core, sd * (dh - times(dG, self.mean, self.layout))]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def moved_from(self, other: ArrowBelief) -> float:
+        """How far the mean lies from another's: squared, in units of this belief's deviations."""
+        step = self.mean - other.mean
+        return float(np.sum(step * step / self.variances))
+
+    def sample(self, n_draws: int, rng: np.random.RandomState | np.random.Generator) -> np.ndarray:
+        """Draws of the weights, one a row."""
+        return self.mean + self._deviations(rng.standard_normal((n_draws, self.layout.n_weights)))
+
+    def seen_by(self, reference: Array) -> ArrowBelief:
+        """The same belief, what rows read of it in the dtype of a block of rows."""
+
+        def cast(values: np.ndarray) -> np.ndarray:
+            return np.asarray(values, dtype=reference.dtype)
+
+        return self._replace(
+            mean=cast(self.mean),
+            blocks=tuple((cast(own), cast(path)) for own, path in self.blocks),
+            core_root=cast(self.core_root),
+            core_covariance=cast(self.core_covariance),
+        )
+
+    def _deviations(self, noise: np.ndarray) -> np.ndarray:
+        """Weights about their mean from standard normal noise, one draw a row."""
+        levels, core = self.layout.split(noise)
+        own = [_across(R.swapaxes(1, 2), e) for (R, _), e in zip(self.given_path, levels, strict=True)]
+        return _back_substituted(own, core @ self.core_root, self.given_path, self.layout)
+
+
+def from_natural(G: Arrow, h: np.ndarray, layout: Layout, hyper: Any = None) -> ArrowBelief:
+    r"""The Gaussian proportional to :math:`\exp(h^T x - x^T G x / 2)`, ``G`` being its whole precision."""
+    (levels, core), (g, h_core) = G, layout.split(h)
+    levels, given_path, log_det = list(levels), [], 0.0
+    for level in range(layout.n_levels):
+        A, C = levels[level]
+        R = _inverse_roots(A)
+        V, e = _times(R, C), _across(R, g[level])
+        # What the level explains, C'A^-1 C = V'V, is taken from everything above it.
+        for k, columns, ancestor in layout.path(level):
+            (J, q), mine = layout.sizes[k], V[:, :, columns].swapaxes(1, 2)
+            gone = _summed(mine @ V[:, :, columns.start :], ancestor, J)
+            levels[k] = levels[k][0] - gone[:, :, :q], levels[k][1] - gone[:, :, q:]
+            g[k] = g[k] - _summed(_across(mine, e), ancestor, J)
+        of_core = _of_core(V, layout)
+        core, h_core = core - of_core.T @ of_core, h_core - e.ravel() @ of_core
+        Rt = R.swapaxes(1, 2)
+        g[level] = _across(Rt, e)
+        given_path.append((R, _times(Rt, V)))
+        log_det += 2 * float(np.sum(np.log(np.diagonal(R, axis1=1, axis2=2))))
+    root = inverse_lower(cholesky(core))
+    log_det += 2 * float(np.sum(np.log(np.diagonal(root))))
+    mean = _back_substituted(g, root.T @ (root @ h_core), given_path, layout)
+    covariance = root.T @ root
+    blocks = _covariances(given_path, covariance, layout)
+    return ArrowBelief(mean, blocks, root, covariance, tuple(given_path), log_det, layout, hyper)
+
+
+def with_precision(G: Arrow, level_precisions: Sequence[np.ndarray], core_precision: np.ndarray) -> Arrow:
+    """``G`` and a prior: a (q, q) precision shared by the groups of a level, and the core's, a diagonal or a matrix."""
+    levels = tuple((A + P, C) for (A, C), P in zip(G[0], level_precisions, strict=True))
+    return levels, G[1] + (np.diag(core_precision) if np.ndim(core_precision) == 1 else core_precision)
+
+
+def zeros(layout: Layout) -> tuple[Arrow, np.ndarray]:
+    """The sums ``(G, h)`` of no rows."""
+    levels = tuple(
+        (np.zeros((J, q, q)), np.zeros((J, q, layout.width(level)))) for level, (J, q) in enumerate(layout.sizes)
+    )
+    return (levels, np.zeros((layout.n_core, layout.n_core))), np.zeros(layout.n_weights)
+
+
+def times(G: Arrow, vector: np.ndarray, layout: Layout) -> np.ndarray:
+    """``G @ vector``."""
+    x, x_core = layout.split(vector)
+    y, y_core = [_across(A, part) for (A, _), part in zip(G[0], x, strict=True)], G[1] @ x_core
+    for level, (_, C) in enumerate(G[0]):
+        of_core = _of_core(C, layout)
+        y[level] += (of_core @ x_core).reshape(x[level].shape)
+        y_core += x[level].ravel() @ of_core
+        for k, columns, ancestor in layout.path(level):
+            y[level] += _across(C[:, :, columns], x[k][ancestor])
+            y[k] += _summed(_across(C[:, :, columns].swapaxes(1, 2), x[level]), ancestor, layout.sizes[k][0])
+    return layout.joined(y, y_core)
+
+
+# Stacks of small matrices ----------------------------------------------------------------------------------------
+
+
+def _inverse_roots(A: np.ndarray) -> np.ndarray:
+    """``R``, lower triangular with ``A^-1 = R'R``, of each matrix in a stack."""
+    if A.shape[1] == 1:
+        if not np.all(A > 0):
+            raise NotPositiveDefiniteError("a group's precision is not positive")
+        return 1 / np.sqrt(A)
+    try:
+        return np.linalg.inv(np.linalg.cholesky(A))
+    except np.linalg.LinAlgError as error:
+        raise NotPositiveDefiniteError(f"a group's precision: {error}") from error
+
+
+def _times(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """``A @ B`` of each pair of matrices in two stacks."""
+    return A * B if A.shape[1] == A.shape[2] == 1 else A @ B
+
+
+def _across(A: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """``A @ x`` of each matrix in a stack and its vector, for one set (stack, columns) of these or many."""
+    return A[:, 0] * x if A.shape[1] == A.shape[2] == 1 else np.einsum("jab,...jb->...ja", A, x)
+
+
+def _summed(values: np.ndarray, index: np.ndarray, n: int) -> np.ndarray:
+    """The sum of the values that share an index, for each of ``n``."""
+    indicator = scipy.sparse.csc_array((np.ones(len(index)), index, np.arange(len(index) + 1)), shape=(n, len(index)))
+    return (indicator @ values.reshape(len(index), -1)).reshape(n, *values.shape[1:])
+
+
+def _of_core(C: np.ndarray, layout: Layout) -> np.ndarray:
+    """The core's columns of what couples a level with its path, a weight of the level in each row."""
+    return C[:, :, C.shape[2] - layout.n_core :].reshape(-1, layout.n_core)
+
+
+# From the core down ----------------------------------------------------------------------------------------------
+
+
+def _back_substituted(
+    own: list[np.ndarray], core: np.ndarray, given_path: Sequence[tuple[np.ndarray, np.ndarray]], layout: Layout
+) -> np.ndarray:
+    r""":math:`u_l = own_l - B_l u_{path}`, coarsest level first, as flat vectors; with one axis of draws, or none."""
+    u = list(own)
+    for level in reversed(range(layout.n_levels)):
+        _, B = given_path[level]
+        u[level] = u[level] - (core @ _of_core(B, layout).T).reshape(u[level].shape)
+        for k, columns, ancestor in layout.path(level):
+            u[level] -= _across(B[:, :, columns], u[k][..., ancestor, :])
+    return layout.joined(u, core)
+
+
+def _covariances(
+    given_path: Sequence[tuple[np.ndarray, np.ndarray]], core: np.ndarray, layout: Layout
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    r""":math:`S_{l,path} = -B S_{path}` and :math:`S_{ll} = R^T R - S_{l,path} B^T` of every group, coarsest first."""
+    blocks: list[Any] = [None] * layout.n_levels
+
+    def through_path(B: np.ndarray, level: int, group: np.ndarray | None) -> np.ndarray:
+        """``B S``, ``S`` the covariance of a group of this level and its path; beyond the last level, of the core."""
+        if level == layout.n_levels:
+            return (B.reshape(-1, layout.n_core) @ core).reshape(B.shape)
+        q, (own, path) = layout.sizes[level][1], (part[group] for part in blocks[level])
+        mine, rest = B[:, :, :q], B[:, :, q:]
+        parent = layout.parents[level][group] if level + 1 < layout.n_levels else None
+        right = mine @ path + through_path(rest, level + 1, parent)
+        return np.concatenate([mine @ own + rest @ path.swapaxes(1, 2), right], axis=2)
+
+    for level in reversed(range(layout.n_levels)):
+        R, B = given_path[level]
+        S = -through_path(B, level + 1, layout.parents[level] if level + 1 < layout.n_levels else None)
+        blocks[level] = _times(R.swapaxes(1, 2), R) - np.einsum("jaw,jbw->jab", S, B), S
+    return tuple(blocks)
