@@ -244,7 +244,7 @@ def test_the_monitor_is_closed_however_it_ends():
 @pytest.mark.parametrize("nonsense", [-100.0, np.nan, 1e200])
 @pytest.mark.parametrize("likelihood", [Hinge(), AugmentedHinge()], ids=repr)
 def test_extrapolations_that_are_no_belief_are_survived(likelihood, nonsense, monkeypatch):
-    def out_of_the_cone(points, rate=1.0):
+    def out_of_the_cone(points, prior, rate=1.0):
         return Natural(nonsense * np.eye(3), points[-1].natural.h)
 
     plain = ascender(linear_problem(likelihood), memory=0, tol=1e-10, max_passes=2000).run()
@@ -300,13 +300,13 @@ def test_extrapolation_solves_linear_maps_exactly(rate, convert):
         Point(Natural(*map(convert, natural)), belief.seen_by(like), Stats(convert(G), convert(h), 0.0, 1.0), 0.0)
         for natural, belief, (G, h, _, _), _ in points
     ]
-    G, h = extrapolate(points, rate)
+    G, h = extrapolate(points, Ridge.isotropic(len(points[-1].natural.h)), rate)
     assert_allclose(np.asarray(G), target[0], atol=1e-5)
     assert_allclose(np.asarray(h), target[1], atol=1e-5)
 
 
 def test_extrapolation_of_points_that_do_not_move_is_a_plain_step():
     point = point_of((np.eye(2), np.ones(2)), (2 * np.eye(2), np.zeros(2)), (0.5, 0.5))
-    G, h = extrapolate([point, point, point])
+    G, h = extrapolate([point, point, point], Ridge.isotropic(len(point.natural.h)))
     assert_allclose(G, point.image.G)
     assert_allclose(h, point.image.h)

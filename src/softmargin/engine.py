@@ -46,7 +46,7 @@ def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: A
     What is uncertain about a row itself (missing entries) is settled first, at the cost of its divergence.
     """
     xp = namespace(y)
-    features, cost = features.settled(belief, likelihood, y)
+    features, cost = features.settled(belief, likelihood, y, weight)
     latent = features.moments(belief)
     l, w, b = likelihood.sites(y, latent.mu, latent.v)  # noqa: E741
     G, h = features.gather(weight * w, weight * b)

@@ -28,6 +28,23 @@ class Belief(NamedTuple):
     def variances(self) -> Array:
         return row_squares(self.root.T)
 
+    @property
+    def core_mean(self) -> Array:
+        """The mean of the weights that are dense: here all."""
+        return self.mean
+
+    @property
+    def core_covariance(self) -> Array:
+        """The covariance of the weights that are dense: here all."""
+        return self.covariance
+
+    def energy(self, precision: Array) -> Array:
+        r""":math:`E\, u^T P u = \mathrm{tr}\, P S + m^T P m`, for a diagonal (a vector) or a matrix."""
+        xp, m = namespace(self.mean), self.mean
+        if precision.ndim == 1:
+            return xp.sum(precision * (self.variances + m * m))
+        return xp.sum(precision * self.covariance) + m @ (precision @ m)
+
     def felt(self, dG: Array, dh: Array) -> np.ndarray:
         """A change of natural parameters as one flat vector, each entry in units of this belief's deviations."""
         xp = namespace(self.mean)
@@ -65,10 +82,4 @@ def kl(belief: Belief, precision: Array, log_det_precision: float | Array) -> Ar
 
     A prior that is uncertain of its own scale passes the expectations of ``P`` and of ``log|P|`` instead.
     """
-    xp = namespace(belief.mean)
-    m = belief.mean
-    if precision.ndim == 1:
-        energy = xp.sum(precision * (belief.variances + m * m))
-    else:
-        energy = xp.sum(precision * belief.covariance) + m @ (precision @ m)
-    return 0.5 * (energy - m.shape[0] - log_det_precision - belief.log_det)
+    return 0.5 * (belief.energy(precision) - belief.mean.shape[0] - log_det_precision - belief.log_det)

@@ -76,7 +76,7 @@ def blend(old: Natural, new: Natural, rate: float) -> Natural:
     return new if rate == 1 else old.moved(rate, old, new)
 
 
-def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
+def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Natural:
     r"""Anderson's step from the last few points, the newest last.
 
     With residuals :math:`f_k = g_k - \theta_k` (image less natural parameters), find the
@@ -84,7 +84,7 @@ def extrapolate(points: Sequence[Point], rate: float = 1.0) -> Natural:
     :math:`\theta` and of the :math:`g`, and step from the first towards the second.
     """
     last = points[-1]
-    residuals = [last.belief.felt(*combined(point.image, -1, point.natural)) for point in points]
+    residuals = [prior.felt(last.belief, *combined(point.image, -1, point.natural)) for point in points]
     changes = [after - before for before, after in pairwise(residuals)]
     gram = np.array([[one @ other for other in changes] for one in changes])
     ridge = 1e-12 * np.trace(gram) * np.eye(len(gram))
@@ -172,7 +172,7 @@ class Ascender:
     def _step(self, climb: _Climb) -> None:
         """One pass: propose, visit, accept or reject."""
         point, extrapolated = climb.point, climb.may_extrapolate
-        natural = extrapolate(climb.recent, climb.rate) if extrapolated else point.towards_image(climb.rate)
+        natural = extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
         candidate = self._try(natural, point, climb.rate)
         if candidate is None:
             self._monitor.record(float("nan"), accepted=False)

@@ -141,6 +141,9 @@ class Past(NamedTuple):
     def kl(self, belief: Belief) -> Array:
         return _divergence(self.prior, self.natural, belief) - self.least
 
+    def felt(self, belief: Belief, dG: Any, dh: Array) -> np.ndarray:
+        return self.prior.felt(belief, dG, dh)
+
     def _with(self, G: Any, h: Array) -> Natural:
         return combined(self.natural, 1, Natural(G, h))
 

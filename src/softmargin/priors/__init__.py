@@ -39,6 +39,17 @@ class Prior(Protocol):
         """The divergence of the belief from the prior, everything inferred included."""
         ...
 
-    def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> Any:
-        """Everything inferred beside the weights, drawn given them: a ``hyper`` that `given` will take for certain."""
+    def felt(self, belief: Belief, dG: Any, dh: Array) -> np.ndarray:
+        """A change of the sums as one flat vector, each entry in units of the belief's deviations."""
+        ...
+
+    def drawn(self, G: Any, h: Array, belief: Any, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
+        """The weights, drawn from the ``belief`` that `given` made of the sums, and everything else given them.
+
+        The second is a ``hyper`` that `given`, `effective` and `seen_weights` will take for certain.
+        """
+        ...
+
+    def seen_weights(self, weights: np.ndarray, hyper: Any) -> np.ndarray:
+        """Drawn weights as the rows see them: the same array where that makes no difference."""
         ...

@@ -42,7 +42,31 @@ class Ridge(NamedTuple):
     def kl(self, belief: Belief) -> Array:
         return kl(belief, in_place_of(self.precision, belief.mean), self._log_det())
 
-    def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> None:
+    def drawn(self, G: Array, h: Array, belief: Belief, rng: np.random.Generator) -> tuple[np.ndarray, None]:
+        return belief.sample(1, rng)[0], None
+
+    def seen_weights(self, weights: np.ndarray, hyper: None) -> np.ndarray:
+        return weights
+
+    def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
+        return belief.felt(dG, dh)
+
+    def begin(self) -> None:
+        """Nothing is inferred."""
+
+    def expected_precision(self, hyper: None = None) -> np.ndarray:
+        return self.precision
+
+    def expected_log_precision(self, hyper: None = None) -> float:
+        return self._log_det()
+
+    def divergence(self, hyper: None = None) -> float:
+        return 0.0
+
+    def learned(self, mean: np.ndarray, variances: np.ndarray, before: None = None, leap: bool = False) -> None:
+        """Nothing is inferred."""
+
+    def redrawn(self, weights: np.ndarray, before: None, rng: np.random.Generator) -> None:
         """Nothing is inferred."""
 
     def _log_det(self) -> float:

@@ -108,6 +108,9 @@ class VarianceComponents(NamedTuple):
         lost = self.expected_precision(belief.hyper) - self.expected_precision(hyper)
         return plus(G, lost), belief._replace(hyper=hyper)
 
+    def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
+        return belief.felt(dG, dh)
+
     def begin(self) -> InverseGamma:
         """Variances before any weights are known: 1."""
         return InverseGamma(np.ones(self.n_components), np.ones(self.n_components))
@@ -145,7 +148,16 @@ class VarianceComponents(NamedTuple):
         of_weights = kl(belief, precision, self.expected_log_precision(q))
         return of_weights + self.divergence(q)
 
-    def drawn(self, weights: np.ndarray, rng: np.random.Generator) -> InverseGamma:
+    def drawn(
+        self, G: Array, h: Array, belief: Belief, rng: np.random.Generator
+    ) -> tuple[np.ndarray, InverseGamma]:
+        weights = belief.sample(1, rng)[0]
+        return weights, self.redrawn(weights, belief.hyper, rng)
+
+    def seen_weights(self, weights: np.ndarray, hyper: InverseGamma) -> np.ndarray:
+        return weights
+
+    def redrawn(self, weights: np.ndarray, before: InverseGamma, rng: np.random.Generator) -> InverseGamma:
         r""":math:`\sigma_g^2 \mid u \sim IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} u_j^2)`.
 
         The draw stands as an inverse gamma whose mean precision it is, all that `given` looks at.  Averaged entry by

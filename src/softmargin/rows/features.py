@@ -49,7 +49,7 @@ class Features(NamedTuple):
         r""":math:`Cov(u, f) = S \phi` of each row."""
         return as_float64((self.phi @ belief.root.T) @ belief.root)
 
-    def settled(self, belief: Belief, likelihood: Likelihood, y: Array) -> tuple[Features, float]:
+    def settled(self, belief: Belief, likelihood: Likelihood, y: Array, weight: Array) -> tuple[Features, float]:
         """The same: nothing about these rows is uncertain, and that costs nothing."""
         return self, 0.0
 

@@ -1,0 +1,73 @@
+"""Priors of weights beside a model of the columns, for rows with missing entries."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import Array
+from ..imputation import ColumnModel, Imputation, Sums
+
+
+class Known(NamedTuple):
+    """What is inferred beside the weights: by their own prior, and of the columns."""
+
+    weights: Any
+    columns: Imputation
+
+
+class Imputing(NamedTuple):
+    """Another prior of the weights, and a model of the columns whose sums come with ``G``: ``(G, sums)``.
+
+    ``n`` is how much the rows weigh, for a start that is neither sure nor unsure of the columns.
+    """
+
+    prior: Any
+    columns: ColumnModel
+    n: float
+
+    def start(self, reference: Array) -> tuple[Any, Array]:
+        G, h = self.prior.start(reference)
+        return (G, tuple(self.columns.start(self.n))), h
+
+    def update(self, G: Any, h: Array, belief: Any = None) -> Any:
+        G, sums = G
+        before = None if belief is None else belief.hyper.columns
+        weights = self.prior.update(G, h, None if belief is None else _own(belief))
+        return weights._replace(hyper=Known(weights.hyper, self.columns.updated(Sums(*sums), before)))
+
+    def given(self, G: Any, h: Array, hyper: Known) -> Any:
+        weights = self.prior.given(G[0], h, hyper.weights)
+        return weights._replace(hyper=hyper)
+
+    def settled(self, G: Any, belief: Any) -> tuple[Any, Any]:
+        """The columns follow their sums, which do not pass through the weights."""
+        own, weights = self.prior.settled(G[0], _own(belief))
+        columns = self.columns.updated(Sums(*G[1]), belief.hyper.columns)
+        return (own, G[1]), weights._replace(hyper=Known(weights.hyper, columns))
+
+    def effective(self, belief: Any) -> Any:
+        """The moments of the weights, and in place of ``hyper`` what rows need to know of the columns."""
+        return self.prior.effective(_own(belief))._replace(hyper=belief.hyper.columns)
+
+    def kl(self, belief: Any) -> Array:
+        return self.prior.kl(_own(belief)) + self.columns.kl(belief.hyper.columns)
+
+    def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
+        """The change of the weights', and of the columns' second moments in units of their scatter."""
+        R = np.linalg.cholesky(belief.hyper.columns.precision)
+        scatter = R.T @ (dG[1][1] / np.sqrt(2 * self.n)) @ R
+        return np.concatenate([self.prior.felt(_own(belief), dG[0], dh), scatter.ravel()])
+
+    def drawn(self, G: Any, h: Array, belief: Any, rng: np.random.Generator) -> tuple[np.ndarray, Known]:
+        weights, hyper = self.prior.drawn(G[0], h, _own(belief), rng)
+        return weights, Known(hyper, self.columns.drawn(Sums(*G[1]), belief.hyper.columns, rng))
+
+    def seen_weights(self, weights: np.ndarray, hyper: Known) -> np.ndarray:
+        return self.prior.seen_weights(weights, hyper.weights)
+
+
+def _own(belief: Any) -> Any:
+    """The belief as the prior of the weights knows it."""
+    return belief._replace(hyper=belief.hyper.weights)

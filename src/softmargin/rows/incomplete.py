@@ -1,0 +1,263 @@
+r"""Rows with missing entries (Luts and Ormerod 2014, section 3.3): what is missing is part of the belief.
+
+The columns of a row are :math:`d \sim N(\mu, \Sigma)`, and the belief about its missing entries is a Gaussian
+:math:`q(d_m) = N(\bar d, V)`.  With ``f`` standing for the row's latent value, :math:`f_o` for its value with zeros in
+place of what is missing, :math:`\Lambda = E\, \Sigma^{-1}`, :math:`\Omega = E\, u u^T` and the row's site ``(w, b)``,
+
+.. math:: V = (\Lambda_{mm} + w\, \Omega_{mm})^{-1}, \qquad
+          \bar d = V (\Lambda_{mm} \mu_m - \Lambda_{mo} (d_o - \mu_o) + b\, E u_m - w\, E[u_m f_o]).
+
+The row's latent value then has the mean of the filled row, and the variance :math:`\mathrm{tr}\, V \Omega_{mm}` beside
+that of the filled row; ``G`` gains :math:`\sum w V`.  Sites and entries depend on each other, and are settled by turns.
+
+Rows are taken together by the *number* of their missing entries, whatever the pattern: a stack of small matrices each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..gaussian import Belief
+from ..imputation import Imputation
+from ..likelihoods import Likelihood, Sites
+from .features import Latent, View
+
+#: Turns between sites and entries of a block: at most so many, or until no site moves by more than this share.
+_TURNS, _STILL = 6, 1e-4
+
+
+class Batch(NamedTuple):
+    """Rows that lack the same number of entries: which rows, and which columns of each."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+
+    @classmethod
+    def all_of(cls, missing: np.ndarray) -> tuple[Batch, ...]:
+        counts = missing.sum(axis=1)
+        batches = []
+        for count in np.unique(counts[counts > 0]):
+            rows = np.flatnonzero(counts == count)
+            batches.append(cls(rows, np.nonzero(missing[rows])[1].reshape(-1, count)))
+        return tuple(batches)
+
+    def pairs(self, matrix: np.ndarray) -> np.ndarray:
+        """The entries of a matrix between the missing columns of each row: a stack."""
+        return matrix[self.columns[:, :, None], self.columns[:, None, :]]
+
+    def of(self, per_column: np.ndarray) -> np.ndarray:
+        """The entries of a vector, or of each row of a matrix, at the missing columns."""
+        return per_column[self.columns] if per_column.ndim == 1 else per_column[self.rows[:, None], self.columns]
+
+
+class IncompleteRows(NamedTuple):
+    """Other rows, the first ``n_columns`` of whose core columns may have missing entries (NaN)."""
+
+    rows: Any
+    n_columns: int
+
+    @property
+    def n_weights(self) -> int:
+        return self.rows.n_weights
+
+    def lift(self, X: np.ndarray) -> IncompleteFeatures:
+        missing = np.isnan(X[:, : self.n_columns])
+        base = self.rows.lift(X)
+        base.phi[:, : self.n_columns][missing] = 0
+        return IncompleteFeatures(base, Batch.all_of(missing), self.n_columns)
+
+    def leftover_root(self, X: np.ndarray) -> np.ndarray | None:
+        return self.rows.leftover_root(X)
+
+    def view(self, belief: Belief, reference: np.ndarray) -> View:
+        inner = self.rows.view(belief, reference)
+        return IncompleteView(self, inner.belief)
+
+
+class IncompleteView(NamedTuple):
+    """Rows with missing entries under one belief, for prediction: entries are foreseen from the others."""
+
+    rows: IncompleteRows
+    belief: Belief
+
+    def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        latent = self.rows.lift(X).moments(self.belief)
+        return latent.mu, latent.v
+
+
+class _Known(NamedTuple):
+    """What a belief says of rows with zeros in place of missing entries, and of the columns' weights and values."""
+
+    latent: Latent
+    cross: np.ndarray
+    pull: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    imputation: Imputation
+
+    @property
+    def second_moments(self) -> np.ndarray:
+        return self.covariance + np.outer(self.mean, self.mean)
+
+
+class _Filled(NamedTuple):
+    """The belief about the missing entries of a batch, and what it adds to the latent moments of its rows."""
+
+    means: np.ndarray
+    covariances: np.ndarray
+    mu: np.ndarray
+    v: np.ndarray
+
+
+@dataclass
+class IncompleteFeatures:
+    """A block of rows; ``base`` has zeros in place of what is missing.
+
+    The sites that the rows had last are kept as a start for the next time: they only make it shorter.
+    """
+
+    base: Any
+    batches: tuple[Batch, ...]
+    n_columns: int
+    _sites: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
+
+    def moments(self, belief: Belief) -> Latent:
+        """As foreseen from what is there, whatever the label."""
+        return self.foreseen(belief).moments(belief)
+
+    def foreseen(self, belief: Belief) -> FilledFeatures:
+        """Missing entries as the others foretell them."""
+        known = self._known(belief)
+        return self._filled([_fill(known, batch, 0.0, 0.0) for batch in self.batches], np.ones(len(self.base.phi)))
+
+    def settled(
+        self, belief: Belief, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
+    ) -> tuple[FilledFeatures, np.ndarray]:
+        """The missing entries given all else, and what the rows' columns cost: :math:`-E \\log p(d) - H(q)`."""
+        known = self._known(belief)
+        filled = [self._settle(known, index, likelihood, y[batch.rows]) for index, batch in enumerate(self.batches)]
+        features = self._filled(filled, weight)
+        cost = known.imputation.cost(features.values)
+        for batch, (_, V, _, _) in zip(self.batches, filled, strict=True):
+            cost[batch.rows] += 0.5 * np.einsum("ijk,ijk->i", batch.pairs(known.imputation.precision), V)
+            cost[batch.rows] -= 0.5 * (V.shape[1] * (1 + np.log(2 * np.pi)) + np.linalg.slogdet(V)[1])
+        return features, cost
+
+    def drawn(
+        self, weights: np.ndarray, hyper: Any, w: np.ndarray, b: np.ndarray, rng: np.random.Generator
+    ) -> FilledFeatures:
+        """Draws of the missing entries, given weights, imputation model and sites."""
+        raise NotImplementedError
+
+    def _settle(self, known: _Known, index: int, likelihood: Likelihood, y: np.ndarray) -> _Filled:
+        """Sites and entries of one batch by turns."""
+        batch = self.batches[index]
+        w, b = self._sites.get(index, (np.zeros(len(y)), np.zeros(len(y))))
+        for _ in range(_TURNS):
+            filled = _fill(known, batch, w[:, None], b[:, None])
+            before = w
+            _, w, b = likelihood.sites(y, filled.mu, filled.v)
+            if np.all(np.abs(w - before) <= _STILL * w):
+                break
+        self._sites[index] = w, b
+        return filled
+
+    def _known(self, belief: Belief) -> _Known:
+        columns = slice(0, self.n_columns)
+        imputation: Imputation = belief.hyper
+        latent = Latent(*map(np.asarray, self.base.moments(belief)))
+        away = self.base.phi[:, columns] - imputation.mean
+        return _Known(
+            latent,
+            np.asarray(self.base.cross(belief))[:, columns],
+            -away @ imputation.precision,
+            np.asarray(belief.core_mean[columns], dtype=np.float64),
+            np.asarray(belief.core_covariance[columns, columns], dtype=np.float64),
+            imputation,
+        )
+
+    def _filled(self, filled: list[_Filled], weight: np.ndarray) -> FilledFeatures:
+        phi = self.base.phi.copy()
+        for batch, (means, *_) in zip(self.batches, filled, strict=True):
+            phi[batch.rows[:, None], batch.columns] = means
+        spreads = tuple(part.covariances for part in filled)
+        return FilledFeatures(self.base._replace(phi=phi), self.batches, spreads, weight, self.n_columns)
+
+
+def _fill(known: _Known, batch: Batch, w: Any, b: Any) -> _Filled:
+    """The formulas of this module, for one batch and its sites."""
+    rows, mean = batch.rows, batch.of(known.mean)
+    cross, mu, spread = batch.of(known.cross), known.latent.mu[rows], known.latent.spread[rows]
+    second, covariance = batch.pairs(known.second_moments), batch.pairs(known.covariance)
+    precision = batch.pairs(known.imputation.precision)
+    V = np.linalg.inv(precision + np.asarray(w)[..., None] * second)
+    pull = batch.of(known.pull) + b * mean - w * (cross + mean * mu[:, None])
+    values = np.einsum("ijk,ik->ij", V, pull)
+    v = spread + 2 * (values * cross).sum(axis=1) + np.einsum("ij,ijk,ik->i", values, covariance, values)
+    trace = np.einsum("ijk,ijk->i", V, second)
+    return _Filled(values, V, mu + (values * mean).sum(axis=1), np.maximum(v, 0) + trace)
+
+
+class FilledFeatures(NamedTuple):
+    """Rows whose missing entries are Gaussian, ``covariances`` batch by batch, or known (no covariances)."""
+
+    base: Any
+    batches: tuple[Batch, ...]
+    covariances: tuple[np.ndarray, ...]
+    weight: np.ndarray
+    n_columns: int
+
+    @property
+    def values(self) -> np.ndarray:
+        """The filled columns."""
+        return np.asarray(self.base.phi[:, : self.n_columns], dtype=np.float64)
+
+    @property
+    def phi(self) -> np.ndarray:
+        return self.base.phi
+
+    @property
+    def leftover(self) -> np.ndarray:
+        return self.base.leftover
+
+    def moments(self, belief: Belief) -> Latent:
+        mu, spread, leftover = map(np.asarray, self.base.moments(belief))
+        columns = slice(0, self.n_columns)
+        mean = np.asarray(belief.core_mean[columns], dtype=np.float64)
+        second = np.asarray(belief.core_covariance[columns, columns], dtype=np.float64) + np.outer(mean, mean)
+        leftover = leftover.copy()
+        for batch, V in zip(self.batches, self.covariances, strict=False):
+            leftover[batch.rows] += np.einsum("ijk,ijk->i", V, batch.pairs(second))
+        return Latent(mu, spread, leftover)
+
+    def gather(self, w: np.ndarray, b: np.ndarray) -> tuple[Any, np.ndarray]:
+        """``(G, sums)`` and ``h``: the sums are those of the columns, their squares and the weights."""
+        G, h = self.base.gather(w, b)
+        values, d = self.values, self.n_columns
+        totals = (self.weight @ values, (self.weight[:, None] * values).T @ values, self.weight.sum())
+        of_sites, of_columns = np.zeros((d, d)), np.zeros((d, d))
+        for batch, V in zip(self.batches, self.covariances, strict=False):
+            flat = (batch.columns[:, :, None] * d + batch.columns[:, None, :]).ravel()
+            for total, factor in ((of_sites, w), (of_columns, self.weight)):
+                entries = (factor[batch.rows, None, None] * V).ravel()
+                total += np.bincount(flat, weights=entries, minlength=d * d).reshape(d, d)
+        return (_added(G, of_sites), (totals[0], totals[1] + of_columns, totals[2])), h
+
+    def at(self, weights: np.ndarray) -> np.ndarray:
+        return self.base.at(weights)
+
+    def cross(self, belief: Belief) -> np.ndarray:
+        return self.base.cross(belief)
+
+
+def _added(G: Any, columns: np.ndarray) -> Any:
+    """``G`` with more between the first columns of its core."""
+    if isinstance(G, tuple):
+        levels, core = G
+        return levels, _added(core, columns)
+    G = G.copy()
+    G[: len(columns), : len(columns)] += columns
+    return G
