@@ -71,7 +71,7 @@ class Problem:
 
     def stats(self, belief: Belief) -> Stats:
         """One pass over all rows."""
-        seen = self._seen(belief)
+        seen = self.seen(belief)
 
         def one_block(index: int) -> Stats:
             _, y, weight = self.table.block(index)
@@ -79,11 +79,16 @@ class Problem:
 
         return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
 
-    def latent(self, belief: Belief) -> Latent:
-        """The latent moments of every row."""
-        seen = self._seen(belief)
-        parts = sweep(lambda index: self.features(index).moments(seen), self.table.n_blocks, self.n_jobs)
+    def latent(self, belief: Belief, rows_at: Belief | None = None) -> Latent:
+        """The latent moments of every row; what is uncertain about rows settled at this or another belief."""
+        seen, at = self.seen(belief), self.seen(belief if rows_at is None else rows_at)
+        parts = sweep(lambda index: self.settled(index, at).moments(seen), self.table.n_blocks, self.n_jobs)
         return Latent(*gather_rows(parts))
+
+    def settled(self, index: int, seen: Belief) -> Features:
+        """The features of a block, what is uncertain about its rows settled at a belief as rows see it."""
+        _, y, weight = self.table.block(index)
+        return self.features(index).settled(seen, self.likelihood, y, weight)[0]
 
     def features(self, index: int) -> Features:
         if index in self._kept:
@@ -94,5 +99,6 @@ class Problem:
             self._kept[index] = features
         return features
 
-    def _seen(self, belief: Belief) -> Belief:
+    def seen(self, belief: Belief) -> Belief:
+        """The belief as rows see it."""
         return self.prior.effective(belief).seen_by(self.table.reference)

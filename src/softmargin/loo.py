@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .arrays import Array, NotPositiveDefiniteError, combined, like, namespace, to_numpy
-from .chunks import sweep
+from .chunks import gather_rows, sweep
 from .engine import Problem
 from .gaussian import Belief
 from .likelihoods import Sites
-from .rows import Latent
+from .rows import IncompleteFeatures, IncompleteRows, Latent
 from .sampling import allotted, scattered
 
 #: A row that makes up more than this share of its own spread leaves nothing to divide by.
@@ -41,6 +41,18 @@ class Response(NamedTuple):
 
     spread: Array
     curvature: Array
+
+
+class Foretold(NamedTuple):
+    r"""Rows with missing entries as the others foretell them, and the covariance ``c`` of their latent values with those
+    of the rows as the labels filled them.
+
+    A row then enters the sums as it was filled and is judged as it was foretold:
+    :math:`\mu_{-i} = \mu^0 - c_k\, g / (1 - k a_k)` and :math:`v_{-i} = v^0 + w c^2 / (1 - w a)`.
+    """
+
+    latent: Latent
+    shared: Array
 
 
 class LeftOut(NamedTuple):
@@ -64,13 +76,14 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     latent = problem.latent(belief)
     sites = problem.likelihood.sites(y, latent.mu, latent.v)
     if problem.likelihood.site_is_curvature:
-        return divided_out(latent, sites, Response(latent.spread, sites.w), unit)
+        return divided_out(latent, sites, Response(latent.spread, sites.w), unit, _foretold(problem, belief))
     curvature = problem.likelihood.curvature(y, latent.mu, latent.v)
     try:
-        response = Response(problem.latent(_responding(problem, belief, curvature)).spread, curvature)
+        responding = _responding(problem, belief, curvature)
+        response = Response(problem.latent(responding, rows_at=belief).spread, curvature)
     except NotPositiveDefiniteError:  # sums in single precision under enormous weights: the sites will have to do
         response = Response(latent.spread, sites.w)
-    return divided_out(latent, sites, response, unit)
+    return divided_out(latent, sites, response, unit, _foretold(problem, belief))
 
 
 def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[Problem, Array]:
@@ -89,25 +102,49 @@ def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[P
     return replace(problem, table=some._replace(weight=factor * some.weight), _kept={}), unit[rows]
 
 
-def divided_out(latent: Latent, sites: Sites, response: Response, unit: Array) -> LeftOut:
+def divided_out(
+    latent: Latent, sites: Sites, response: Response, unit: Array, foretold: Foretold | None = None
+) -> LeftOut:
     """The formulas of this module, row by row."""
     xp = namespace(latent.mu)
     slope = sites.b - sites.w * latent.mu
     site_share, share = unit * sites.w * latent.spread, unit * response.curvature * response.spread
     usable = (site_share <= _LARGEST_SHARE) & (share <= _LARGEST_SHARE)
     kept, kept_site = (xp.where(usable, 1 - part, xp.ones_like(part)) for part in (share, site_share))
-    mu = latent.mu - unit * response.spread * slope / kept
-    return LeftOut(mu, latent.leftover + latent.spread / kept_site, usable)
+    if foretold is None:
+        mu = latent.mu - unit * response.spread * slope / kept
+        return LeftOut(mu, latent.leftover + latent.spread / kept_site, usable)
+    share = foretold.shared / xp.where(latent.spread > 0, latent.spread, xp.ones_like(latent.spread))
+    mu = foretold.latent.mu - unit * share * response.spread * slope / kept
+    return LeftOut(mu, foretold.latent.v + unit * sites.w * foretold.shared**2 / kept_site, usable)
+
+
+def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
+    """None where no entries are missing."""
+    if not isinstance(problem.rows, IncompleteRows):
+        return None
+    seen = problem.seen(belief)
+
+    def one_block(index: int) -> tuple[Array, ...]:
+        features = problem.features(index)
+        assert isinstance(features, IncompleteFeatures)
+        before, after = features.foreseen(seen), problem.settled(index, seen)
+        moved = before.phi - after.phi
+        shared = after.moments(seen).spread + (moved * after.cross(seen)[:, : moved.shape[1]]).sum(axis=1)
+        return *before.moments(seen), shared
+
+    *latent, shared = gather_rows(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
+    return Foretold(Latent(*latent), shared)
 
 
 def _responding(problem: Problem, belief: Belief, curvature: Array) -> Belief:
     """The belief whose covariance holds the rows' curvatures in place of their sites' precisions."""
-    weighted = problem.table.weight * curvature
+    weighted, seen = problem.table.weight * curvature, problem.seen(belief)
     size = problem.table.block_rows
 
     def one_block(index: int) -> tuple[Array, Array]:
         k = weighted[index * size : (index + 1) * size]
-        return problem.features(index).gather(k, namespace(k).zeros_like(k))
+        return problem.settled(index, seen).gather(k, namespace(k).zeros_like(k))
 
     G, h = reduce(lambda a, b: combined(a, 1, b), sweep(one_block, problem.table.n_blocks, problem.n_jobs))
     return problem.prior.given(G, h, belief.hyper)

@@ -5,10 +5,11 @@ from typing import Protocol
 from ..arrays import Array
 from ..gaussian import Belief
 from .features import Features, Latent, LiftedView, View
+from .incomplete import IncompleteFeatures, IncompleteRows
 from .inducing import InducingRows
 from .linear import LinearRows
 
-__all__ = ["Features", "InducingRows", "Latent", "LiftedView", "LinearRows", "Rows", "View"]
+__all__ = ["Features", "IncompleteFeatures", "IncompleteRows", "InducingRows", "Latent", "LiftedView", "LinearRows", "Rows", "View"]
 
 
 class Rows(Protocol):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from ..arrays import Array, as_float64, like, squares_through_lower, weighted_gram
 from ..gaussian import Belief
 from ..likelihoods import Likelihood
@@ -53,9 +51,13 @@ class Features(NamedTuple):
         """The same: nothing about these rows is uncertain, and that costs nothing."""
         return self, 0.0
 
-    def drawn(self, weights: Array, hyper: Any, w: Array, b: Array, rng: np.random.Generator) -> Features:
+    def drawn(self, weights: Array, hyper: Any, site: tuple[Array, Array], weight: Array, rng: Any) -> Features:
         """The same: nothing about these rows is uncertain."""
         return self
+
+    def core_of(self, weights: Array) -> Array:
+        """The weights that are dense: here all."""
+        return weights
 
 
 class View(Protocol):

@@ -124,6 +124,10 @@ class IncompleteFeatures:
     n_columns: int
     _sites: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
 
+    @property
+    def leftover(self) -> np.ndarray:
+        return self.base.leftover
+
     def moments(self, belief: Belief) -> Latent:
         """As foreseen from what is there, whatever the label."""
         return self.foreseen(belief).moments(belief)
@@ -131,7 +135,8 @@ class IncompleteFeatures:
     def foreseen(self, belief: Belief) -> FilledFeatures:
         """Missing entries as the others foretell them."""
         known = self._known(belief)
-        return self._filled([_fill(known, batch, 0.0, 0.0) for batch in self.batches], np.ones(len(self.base.phi)))
+        filled = [_fill(known, batch, 0.0, 0.0) for batch in self.batches]
+        return self._filled(filled, np.ones(len(self.base.phi)))
 
     def settled(
         self, belief: Belief, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
@@ -147,10 +152,22 @@ class IncompleteFeatures:
         return features, cost
 
     def drawn(
-        self, weights: np.ndarray, hyper: Any, w: np.ndarray, b: np.ndarray, rng: np.random.Generator
+        self, weights: np.ndarray, hyper: Any, site: tuple[np.ndarray, np.ndarray], weight: np.ndarray, rng: Any
     ) -> FilledFeatures:
-        """Draws of the missing entries, given weights, imputation model and sites."""
-        raise NotImplementedError
+        """Draws of the missing entries, given weights, the model of the columns and sites: the same formulas, without
+        any uncertainty of the weights."""
+        imputation, f = hyper.columns, np.asarray(self.base.at(weights))
+        nothing, u = np.zeros((self.n_columns, self.n_columns)), self.base.core_of(weights)[: self.n_columns]
+        pull = (imputation.mean - self.base.phi[:, : self.n_columns]) @ imputation.precision
+        known = _Known(Latent(f, 0 * f, 0 * f), np.zeros((len(f), self.n_columns)), pull, u, nothing, imputation)
+        drawn = []
+        for batch in self.batches:
+            w, b = (part[batch.rows, None] for part in site)
+            filled = _fill(known, batch, w, b)
+            noise = rng.standard_normal(filled.means.shape)
+            values = filled.means + np.einsum("ijk,ik->ij", np.linalg.cholesky(filled.covariances), noise)
+            drawn.append(filled._replace(means=values, covariances=0 * filled.covariances))
+        return self._filled(drawn, weight)
 
     def _settle(self, known: _Known, index: int, likelihood: Likelihood, y: np.ndarray) -> _Filled:
         """Sites and entries of one batch by turns."""
@@ -181,10 +198,10 @@ class IncompleteFeatures:
 
     def _filled(self, filled: list[_Filled], weight: np.ndarray) -> FilledFeatures:
         phi = self.base.phi.copy()
-        for batch, (means, *_) in zip(self.batches, filled, strict=True):
-            phi[batch.rows[:, None], batch.columns] = means
-        spreads = tuple(part.covariances for part in filled)
-        return FilledFeatures(self.base._replace(phi=phi), self.batches, spreads, weight, self.n_columns)
+        for batch, part in zip(self.batches, filled, strict=True):
+            phi[batch.rows[:, None], batch.columns] = part.means
+        covariances = tuple(part.covariances for part in filled)
+        return FilledFeatures(self.base._replace(phi=phi), self.batches, covariances, weight, self.n_columns)
 
 
 def _fill(known: _Known, batch: Batch, w: Any, b: Any) -> _Filled:
@@ -202,7 +219,7 @@ def _fill(known: _Known, batch: Batch, w: Any, b: Any) -> _Filled:
 
 
 class FilledFeatures(NamedTuple):
-    """Rows whose missing entries are Gaussian, ``covariances`` batch by batch, or known (no covariances)."""
+    """Rows whose missing entries are Gaussian, with covariances batch by batch (zeros where they are known)."""
 
     base: Any
     batches: tuple[Batch, ...]
@@ -229,7 +246,7 @@ class FilledFeatures(NamedTuple):
         mean = np.asarray(belief.core_mean[columns], dtype=np.float64)
         second = np.asarray(belief.core_covariance[columns, columns], dtype=np.float64) + np.outer(mean, mean)
         leftover = leftover.copy()
-        for batch, V in zip(self.batches, self.covariances, strict=False):
+        for batch, V in zip(self.batches, self.covariances, strict=True):
             leftover[batch.rows] += np.einsum("ijk,ijk->i", V, batch.pairs(second))
         return Latent(mu, spread, leftover)
 
@@ -239,7 +256,7 @@ class FilledFeatures(NamedTuple):
         values, d = self.values, self.n_columns
         totals = (self.weight @ values, (self.weight[:, None] * values).T @ values, self.weight.sum())
         of_sites, of_columns = np.zeros((d, d)), np.zeros((d, d))
-        for batch, V in zip(self.batches, self.covariances, strict=False):
+        for batch, V in zip(self.batches, self.covariances, strict=True):
             flat = (batch.columns[:, :, None] * d + batch.columns[:, None, :]).ravel()
             for total, factor in ((of_sites, w), (of_columns, self.weight)):
                 entries = (factor[batch.rows, None, None] * V).ravel()
