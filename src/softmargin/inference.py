@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import to_numpy
+from .diagnostics import warn_unless_mixed
 from .engine import Problem
 from .gibbs import Draws, sample
 from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
@@ -19,8 +20,9 @@ from .stochastic import Schedule, batch_size, polish, wander
 from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
-#: Losses whose augmentation can be drawn (Gibbs), or maximised over (ECM).
+#: Losses whose augmentation can be maximised over (ECM), and drawn (Gibbs).
 HINGES = ("hinge", "hinge-augmented")
+DRAWABLE = (*HINGES, "logistic", "logistic-jj")
 #: Tables of at least this many rows are large: stochastic steps first, then one full pass.
 LARGE = 50_000
 #: The least share of the rows that rows of the same weight, to the same effect, would be.
@@ -36,12 +38,16 @@ _SHORT = 0.01
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-2
-#: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
-_START_TOLERANCE, _BURN_IN_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
+#: Passes for a start of the Gibbs sampler, which need not be at the optimum; turns to warm up, as a share of the draws.
+_START_TOLERANCE, _WARM_UP_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
 
 
 class Plan(NamedTuple):
-    """What an inference may be told."""
+    """What an inference may be told.
+
+    Draws are counted as Stan and PyMC count them: ``n_draws`` are kept of every chain, after ``warm_up`` turns that are
+    not; each is the last of ``thin`` turns.
+    """
 
     how: str
     tol: float
@@ -49,15 +55,19 @@ class Plan(NamedTuple):
     batch_rows: int | str = "auto"
     rate: Any = "adaptive"
     n_draws: int = 1000
+    n_chains: int = 4
+    warm_up: int | str = "auto"
+    thin: int = 1
 
     @property
-    def burn_in(self) -> int:
-        return int(_BURN_IN_SHARE * self.n_draws)
+    def n_warm_up(self) -> int:
+        """A variational start leaves little to do: by default a fifth of the turns that follow."""
+        return int(_WARM_UP_SHARE * self.thin * self.n_draws) if isinstance(self.warm_up, str) else self.warm_up
 
     @property
     def n_records(self) -> int:
-        """Most entries of the history."""
-        return self.n_draws + self.burn_in if self.how == "gibbs" else self.max_passes
+        """Most entries of the history: all chains take a turn together."""
+        return self.n_warm_up + self.thin * self.n_draws if self.how == "gibbs" else self.max_passes
 
 
 class Inferred(NamedTuple):
@@ -148,16 +158,20 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
     ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
-    n_draws, burn_in = plan.n_draws, plan.burn_in
+    n_draws, warm_up = plan.n_draws, plan.n_warm_up
     if ascent.reason == "interrupt":
-        monitor.interrupted, n_draws, burn_in = True, _FEWEST_DRAWS, 0
+        monitor.interrupted, n_draws, warm_up = True, _FEWEST_DRAWS, 0
     draws = sample(
         problem,
         rng=rng,
         n_draws=n_draws,
-        burn_in=burn_in,
+        warm_up=warm_up,
+        thin=plan.thin,
+        n_chains=plan.n_chains,
+        starts=ascent.point.belief,
         monitor=monitor,
-        start=ascent.point.belief,
         unit=unit,
     )
+    if draws.reason == "draws" and not monitor.interrupted:  # others have been told that it is not all there
+        warn_unless_mixed(draws.r_hat, draws.n_effective, stacklevel=5)
     return Inferred(Ascent(ascent.point._replace(belief=draws.belief), draws.reason), draws)

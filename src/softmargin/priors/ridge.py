@@ -42,7 +42,7 @@ class Ridge(NamedTuple):
     def kl(self, belief: Belief) -> Array:
         return kl(belief, in_place_of(self.precision, belief.mean), self._log_det())
 
-    def drawn(self, G: Array, h: Array, belief: Belief, rng: np.random.Generator) -> tuple[np.ndarray, None]:
+    def drawn(self, G: Array, h: Array, belief: Any, rng: np.random.Generator) -> tuple[np.ndarray, None]:
         return belief.sample(1, rng)[0], None
 
     def seen_weights(self, weights: np.ndarray, hyper: None) -> np.ndarray:

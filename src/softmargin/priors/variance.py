@@ -148,9 +148,7 @@ class VarianceComponents(NamedTuple):
         of_weights = kl(belief, precision, self.expected_log_precision(q))
         return of_weights + self.divergence(q)
 
-    def drawn(
-        self, G: Array, h: Array, belief: Belief, rng: np.random.Generator
-    ) -> tuple[np.ndarray, InverseGamma]:
+    def drawn(self, G: Array, h: Array, belief: Any, rng: np.random.Generator) -> tuple[np.ndarray, InverseGamma]:
         weights = belief.sample(1, rng)[0]
         return weights, self.redrawn(weights, belief.hyper, rng)
 

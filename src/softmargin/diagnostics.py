@@ -1,0 +1,184 @@
+r"""Whether chains have mixed, and how many independent draws they are worth (Vehtari et al. 2021).
+
+Draws come as arrays (chain, draw, ...), and every number of the trailing axes is judged on its own.  Chains are split
+in halves, so that a drift shows as a disagreement, and draws become normal scores of their ranks, so that no tail is
+too heavy for a variance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import ndtri
+from scipy.stats import rankdata
+from sklearn.exceptions import ConvergenceWarning
+
+#: Chains that disagree by more have not mixed.
+LARGEST_R_HAT = 1.05
+#: The fewest draws of a chain of which anything can be said.
+_LEAST_DRAWS = 4
+#: The tails whose draws are counted, as shares.
+_TAILS = 0.05, 0.95
+
+
+class MixingWarning(ConvergenceWarning):
+    """Chains of draws disagree: they have not all seen the whole posterior."""
+
+
+def r_hat(draws: np.ndarray) -> np.ndarray:
+    r"""The factor by which the scale of the draws might still shrink if chains went on: near 1 where they agree.
+
+    .. math:: \hat R = \sqrt{\frac{N - 1}{N} + \frac{B}{N W}},
+
+    with ``N`` draws in each half of a chain, ``W`` the mean of the variances within halves and ``B / N`` the variance
+    of their means; the larger of that of the ranks and that of the ranks of distances from the median.
+
+    Numbers that never move have agreed, and get 1; halves that rest at different places infinity; fewer than
+    four draws, or draws that are not numbers, NaN.
+
+    >>> chains = np.random.default_rng(0).standard_normal((4, 500))
+    >>> bool(r_hat(chains) < 1.01), bool(r_hat(chains + np.arange(4)[:, None]) > 1.5)
+    (True, True)
+    """
+    draws = np.asarray(draws, dtype=float)
+    if draws.shape[1] < _LEAST_DRAWS:
+        return np.full(draws.shape[2:], np.nan)
+    halves = _halves(draws)
+    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+    return np.maximum(_r_hat(_scores(halves)), _r_hat(_scores(folded)))
+
+
+def ess_bulk(draws: np.ndarray) -> np.ndarray:
+    """How many independent draws would tell the middle of the posterior as well: the worth of the ranks.
+
+    >>> chains = np.random.default_rng(0).standard_normal((4, 500))
+    >>> bool(1600 < ess_bulk(chains) < 2400)
+    True
+    """
+    draws = np.asarray(draws, dtype=float)
+    if draws.shape[1] < _LEAST_DRAWS:
+        return np.full(draws.shape[2:], np.nan)
+    return ess(_scores(_halves(draws)))
+
+
+def ess_tail(draws: np.ndarray) -> np.ndarray:
+    """How many independent draws would tell the 5% and the 95% quantile as well, whichever is worse off."""
+    draws = np.asarray(draws, dtype=float)
+    if draws.shape[1] < _LEAST_DRAWS:
+        return np.full(draws.shape[2:], np.nan)
+    below = [draws <= np.quantile(draws, share, axis=(0, 1)) for share in _TAILS]
+    worth = np.minimum(*(ess(_halves(part.astype(float))) for part in below))
+    return np.where(np.isnan(draws).any(axis=(0, 1)), np.nan, worth)
+
+
+def ess(draws: np.ndarray) -> np.ndarray:
+    r"""How many independent draws would tell the mean as well, :math:`M N / (1 + 2 \sum_k \rho_k)` for ``M`` chains.
+
+    Autocovariances :math:`c_k` are averaged over chains, and what chains disagree by counts as correlation:
+    :math:`\rho_k = 1 - (W - c_k) / V`, :math:`V = (N - 1) W / N + B / N`.  They are summed in pairs while the pairs
+    stay positive, and no pair counts more than the one before it: they are positive and decreasing for any reversible
+    chain, and what breaks that is noise (Geyer 1992).  Numbers that never move are worth all of their draws.
+    """
+    draws = np.asarray(draws, dtype=float)
+    n_chains, n = draws.shape[:2]
+    covariance = _autocovariance(draws)
+    within = covariance[0] * n / (n - 1)
+    total = covariance[0] + (draws.mean(axis=1).var(axis=0, ddof=1) if n_chains > 1 else 0.0)
+    still = np.ptp(draws, axis=(0, 1)) < np.finfo(float).resolution
+    rho = 1 - (within - covariance) / np.where(still, 1.0, total)
+    rho[0] = 1
+    # Pairs from the first to the last that is looked at, and how many of them count in full.
+    last = max(0, (n - 3) // 2)
+    even, pairs = rho[: 2 * last + 2 : 2], rho[: 2 * last + 2 : 2] + rho[1 : 2 * last + 2 : 2]
+    positive = np.logical_and.accumulate(pairs[:last] > 0, axis=0)
+    count = positive.sum(axis=0)
+    summed = np.sum(np.where(positive, np.minimum.accumulate(pairs[:last], axis=0), 0), axis=0)
+    end, end_pair = (np.take_along_axis(part, count[None], axis=0)[0] for part in (even, pairs))
+    tau = 2 * summed - 1 + np.where(end_pair >= 0, end, np.maximum(end, 0))
+    # Draws that alternate are worth more than independent ones, but not without end.
+    worth = n_chains * n / np.maximum(tau, 1 / np.log10(n_chains * n))
+    return np.where(still, float(n_chains * n), worth)
+
+
+def summary(draws: np.ndarray) -> dict[str, np.ndarray]:
+    """Mean, standard deviation, R-hat and worth of every number in the draws.
+
+    >>> found = summary(np.random.default_rng(0).standard_normal((4, 500, 3)))
+    >>> list(found), found["mean"].shape
+    (['mean', 'sd', 'ess_bulk', 'ess_tail', 'r_hat'], (3,))
+    """
+    flat = draws.reshape(-1, *draws.shape[2:])
+    of_chains = {"ess_bulk": ess_bulk(draws), "ess_tail": ess_tail(draws), "r_hat": r_hat(draws)}
+    return {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1)} | of_chains
+
+
+def warn_unless_mixed(largest_r_hat: float, n_effective: float, stacklevel: int = 2) -> None:
+    """A `MixingWarning` where chains disagree."""
+    if largest_r_hat > LARGEST_R_HAT:
+        warnings.warn(
+            f"The chains have not mixed: R-hat is {largest_r_hat:.3g} at worst, above {LARGEST_R_HAT}, and the draws "
+            f"are worth {n_effective:.0f} independent ones. Raise n_draws, warm_up or thin.",
+            MixingWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def to_arviz(
+    posterior: Mapping[str, np.ndarray],
+    *,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, list[str]] | None = None,
+    **groups: Mapping[str, np.ndarray],
+) -> Any:
+    """Named draws, arrays (chain, draw, ...) each, as ArviZ keeps them: an InferenceData, or a DataTree from 1.0 on.
+
+    ``dims`` names the trailing axes of an array and ``coords`` the places along them; further groups, such as
+    ``sample_stats``, are given by name.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that there will be another version
+            import arviz
+    except ImportError as error:
+        raise ImportError('Draws go to ArviZ by the package arviz: pip install "softmargin[arviz]".') from error
+    every = {"posterior": posterior, **groups}
+    every = {group: {name: np.asarray(values) for name, values in named.items()} for group, named in every.items()}
+    axes = {"coords": dict(coords or {}), "dims": {name: list(axis) for name, axis in (dims or {}).items()}}
+    if int(arviz.__version__.split(".")[0]) < 1:
+        return arviz.from_dict(**every, **axes)
+    return arviz.from_dict(every, **axes)
+
+
+def _halves(draws: np.ndarray) -> np.ndarray:
+    """Each chain as two; of an odd number of draws the middle one goes."""
+    half = draws.shape[1] // 2
+    return np.concatenate([draws[:, :half], draws[:, -half:]])
+
+
+def _scores(draws: np.ndarray) -> np.ndarray:
+    """Normal scores of the ranks among all draws of a number (Blom)."""
+    flat = draws.reshape(-1, *draws.shape[2:])
+    return ndtri((rankdata(flat, axis=0) - 3 / 8) / (len(flat) + 1 / 4)).reshape(draws.shape)
+
+
+def _r_hat(halves: np.ndarray) -> np.ndarray:
+    n = halves.shape[1]
+    within, between = halves.var(axis=1, ddof=1).mean(axis=0), halves.mean(axis=1).var(axis=0, ddof=1)
+    # Where nothing moves within halves, rounding may still set the means of equal ones apart.
+    still = np.ptp(halves, axis=1).max(axis=0) == 0
+    apart = still & (np.ptp(halves, axis=(0, 1)) > 0)
+    ratio = np.where(still, 0.0, between) / np.where(still, 1.0, within)
+    return np.where(apart, np.inf, np.where(still, 1.0, np.sqrt((n - 1) / n + ratio)))
+
+
+def _autocovariance(draws: np.ndarray) -> np.ndarray:
+    """The autocovariances of each lag, averaged over chains."""
+    n = draws.shape[1]
+    length = next_fast_len(2 * n, real=True)  # padded, or the end would correlate with the beginning
+    transformed = np.asarray(rfft(draws - draws.mean(axis=1, keepdims=True), length, axis=1))
+    power = np.abs(transformed) ** 2
+    return np.asarray(irfft(power.mean(axis=0), length, axis=0))[:n] / n

@@ -1,0 +1,208 @@
+r"""Likelihoods as mixtures of Gaussians: given a scale of its own, a row is a site :math:`e^{b f - w f^2 / 2}`.
+
+* `HingeScales`.  A row of weight :math:`c` has the pseudo-likelihood :math:`\exp(-2 c \max(0, z))`, :math:`z = 1 - y f`
+  (Polson and Scott 2011; at :math:`c = 1` Wenzel 2017, (3)):
+
+  .. math:: e^{-2 c \max(0, z)} = \int_0^\infty \sqrt{\frac{c}{2 \pi \lambda}}
+            \exp\Big(-\frac{c\, (z + \lambda)^2}{2 \lambda}\Big) d\lambda.
+
+  Given the scale, the row is a measurement :math:`y (1 + \lambda)` of ``f`` with noise :math:`\lambda / c`; given
+  ``f``, :math:`t = 1 / \lambda` is inverse Gaussian.
+* `PolyaGamma`.  The logistic likelihood is a mixture over :math:`\omega \sim PG(c, 0)` (Polson, Scott and Windle 2013),
+
+  .. math:: \sigma(y f)^c = 2^{-c} e^{c y f / 2}\, E\, e^{-\omega f^2 / 2},
+
+  and :math:`\omega` given ``f`` is :math:`PG(c, f)`.
+
+All of this is row by row, and finite for weights ``c = 0``, scales without end and rows at any distance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import expit, log_expit, log_ndtr
+
+from ..likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
+
+#: A row this near its margin is at it: its scale is then some chi-squared number, whatever the distance.
+_NEAREST = 1e-10
+#: Beyond this ``|f|`` a Polya-Gamma number is inverse Gaussian, up to a share ``c exp(-|f|)``; the package fails there.
+_FAR = 20.0
+#: Below this weight the package draws none: a sum of so many gammas does, short of a millionth of the variance.
+_LEAST_SHAPE, _N_GAMMAS = 2e-3, 32
+#: Nodes for a Gaussian times a logistic power, how many deviations they reach, and steps towards its mode.
+_N_NODES, _REACH, _N_STEPS = 65, 8.5, 16
+
+
+class Site(NamedTuple):
+    """A row as its scale makes it: precision and linear term of a Gaussian in ``f``."""
+
+    w: np.ndarray
+    b: np.ndarray
+
+    def spared(self, leftover: np.ndarray) -> Site:
+        r"""The site of :math:`\phi^T u`, the rest of ``f`` integrated out: both terms over :math:`1 + w\, leftover`."""
+        kept = 1 / (1 + self.w * leftover)
+        return Site(kept * self.w, kept * self.b)
+
+    def draw_leftover(self, explained: np.ndarray, leftover: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        r"""``e`` given :math:`\phi^T u`: variance :math:`v_e = leftover / (1 + w\, leftover)`, mean
+        :math:`v_e\, (b - w\, \phi^T u)`."""
+        if not leftover.any():
+            return np.zeros_like(explained)
+        v = leftover / (1 + self.w * leftover)
+        return v * (self.b - self.w * explained) + np.sqrt(v) * rng.standard_normal(len(v))
+
+
+class Tilted(NamedTuple):
+    """A Gaussian of ``f`` times a power of the likelihood: logarithm of its integral, mean and variance."""
+
+    log_total: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+class Augmentation(Protocol):
+    """What the sampler asks of a likelihood; ``c`` is the weight of each row."""
+
+    def start(self, y: np.ndarray, c: np.ndarray) -> Site:
+        """The mean site at ``f = 0``."""
+        ...
+
+    def drawn(self, y: np.ndarray, f: np.ndarray, c: np.ndarray, largest: float, rng: np.random.Generator) -> Site:
+        """The site of a scale drawn given ``f``, of no more than the ``largest`` precision."""
+        ...
+
+    def tilted(self, y: np.ndarray, mu: np.ndarray, v: np.ndarray, k: np.ndarray) -> Tilted:
+        r"""The moments of :math:`N(f; \mu, v)\, p(y \mid f)^k`."""
+        ...
+
+
+def augmentation_of(likelihood: Likelihood) -> Augmentation:
+    """The augmentation that draws from a likelihood, or from the one that it bounds; otherwise a TypeError."""
+    if isinstance(likelihood, (Hinge, AugmentedHinge, PointHinge)):
+        return HingeScales()
+    quadrature = isinstance(likelihood, Quadrature) and isinstance(likelihood.model, Logistic)
+    if quadrature or isinstance(likelihood, JaakkolaJordan):
+        return PolyaGamma(_random_polyagamma())
+    raise TypeError(f"Only the hinge and the logistic likelihood can be drawn by an augmentation, got {likelihood!r}.")
+
+
+@dataclass(frozen=True)
+class HingeScales:
+    r"""Given ``f``, :math:`t \sim IG(1 / |1 - y f|, c)`; given ``t``, :math:`w = c t` and :math:`b = c (1 + t) y`."""
+
+    def start(self, y: np.ndarray, c: np.ndarray) -> Site:
+        return Site(c, 2 * c * y)
+
+    def drawn(self, y: np.ndarray, f: np.ndarray, c: np.ndarray, largest: float, rng: np.random.Generator) -> Site:
+        t = rng.wald(1 / np.maximum(np.abs(1 - y * f), _NEAREST), np.where(c > 0, c, 1.0))
+        w = np.minimum(c * t, largest)
+        return Site(w, (c + w) * y)
+
+    def tilted(self, y: np.ndarray, mu: np.ndarray, v: np.ndarray, k: np.ndarray) -> Tilted:
+        r"""With :math:`z = 1 - y \mu`, :math:`s = \sqrt v`, ``N`` the normal density:
+
+        .. math:: Z = \Phi(-z/s) + e^{2 k (k v - z)} \Phi(z/s - 2 k s), \quad
+                  E z = z - 2 k v p, \quad Var = v + (2 k v)^2 p (1 - p) - 2 k v^2 N(z/s) / (s Z),
+
+        ``p`` being the share of the second term: from :math:`\partial \log Z / \partial z = -2 k p`, since the slopes
+        of the two :math:`\Phi` cancel.
+        """
+        v = np.maximum(v, 1e-24)
+        z, s = 1 - y * mu, np.sqrt(v)
+        beyond, within = log_ndtr(-z / s), 2 * k * (k * v - z) + log_ndtr(z / s - 2 * k * s)
+        log_total = np.logaddexp(beyond, within)
+        p = np.exp(within - log_total)
+        density = np.exp(-(z**2) / (2 * v) - log_total) / np.sqrt(2 * np.pi * v)
+        variance = v + (2 * k * v) ** 2 * p * (1 - p) - 2 * k * v**2 * density
+        return Tilted(log_total, mu + 2 * k * v * p * y, np.maximum(variance, 0.0))
+
+
+@dataclass(frozen=True)
+class PolyaGamma:
+    r"""Given ``f``, :math:`\omega \sim PG(c, f)`; given :math:`\omega`, :math:`w = \omega` and :math:`b = c y / 2`."""
+
+    #: ``polyagamma.random_polyagamma``.
+    random: Any
+
+    def start(self, y: np.ndarray, c: np.ndarray) -> Site:
+        return Site(c / 4, c * y / 2)
+
+    def drawn(self, y: np.ndarray, f: np.ndarray, c: np.ndarray, largest: float, rng: np.random.Generator) -> Site:
+        far, some = np.abs(f) > _FAR, c > 0
+        small = some & ~far & (c < _LEAST_SHAPE)
+        near, far = some & ~far & ~small, some & far
+        w = np.zeros_like(f)
+        w[near] = self.random(c[near], f[near], random_state=rng)
+        w[far] = _far_polya_gamma(c[far], f[far], rng)
+        w[small] = _small_polya_gamma(c[small], f[small], rng)
+        return Site(np.minimum(w, largest), c * y / 2)
+
+    def tilted(self, y: np.ndarray, mu: np.ndarray, v: np.ndarray, k: np.ndarray) -> Tilted:
+        r"""By the trapezoidal rule in ``x``, :math:`y f = t + \delta \sinh x`, about the mode ``t``.
+
+        The logarithm of the density bends by at least :math:`1/v`, so that it has nothing beyond a few :math:`\sqrt v`
+        of its mode, and by :math:`\delta^{-2} = 1/v + k \sigma(t) \sigma(-t)` at it: nodes are dense where either
+        the Gaussian or the logistic edge wants them, and the rule converges exponentially.
+        """
+        v = np.maximum(v, 1e-24)
+        nu = y * mu
+        t = _mode(nu, v, k)
+        width = 1 / np.sqrt(1 / v + k * expit(t) * expit(-t))
+        x = np.linspace(-1, 1, _N_NODES)[:, None] * np.arcsinh(_REACH * np.sqrt(v) / width)
+        at = t + width * np.sinh(x)
+        log_density = k * log_expit(at) - (at - nu) ** 2 / (2 * v)
+        top = log_density.max(axis=0)
+        share = np.exp(log_density - top) * np.cosh(x)
+        total = share.sum(axis=0)
+        mean = np.sum(share * (at - t), axis=0) / total
+        variance = np.sum(share * (at - t - mean) ** 2, axis=0) / total
+        log_total = top + np.log(total * width * (x[1] - x[0])) - 0.5 * np.log(2 * np.pi * v)
+        return Tilted(log_total, y * (t + mean), variance)
+
+
+def _mode(nu: np.ndarray, v: np.ndarray, k: np.ndarray) -> np.ndarray:
+    r"""Where :math:`t = \nu + k v \sigma(-t)`: by Newton's steps, halving where they would leave the bracket.
+
+    The bracket: at :math:`t = \max(\nu, 0) + \log(1 + k v)` the right side, less :math:`\nu`, is at most
+    :math:`k v / (2 + k v) \le \log(1 + k v)`.
+    """
+    low, high = nu, np.maximum(nu, 0) + np.log1p(k * v)
+    t = high
+    for _ in range(_N_STEPS):
+        excess = t - nu - k * v * expit(-t)
+        low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
+        t = t - excess / (1 + k * v * expit(t) * expit(-t))
+        t = np.where((t >= low) & (t <= high), t, (low + high) / 2)
+    return t
+
+
+def _far_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    r""":math:`PG(c, f)` for large :math:`|f|`: the first term of its density, an inverse Gaussian of mean
+    :math:`c / (2 |f|)` and shape :math:`c^2 / 4`, has the mass :math:`(1 + e^{-|f|})^c`, and the others make up for it.
+    """
+    return rng.wald(c / (2 * np.abs(f)), c**2 / 4)
+
+
+def _small_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    r""":math:`\frac{1}{2 \pi^2} \sum_{k \ge 1} g_k / ((k - \frac12)^2 + f^2 / (4 \pi^2))` with
+    :math:`g_k \sim Gamma(c, 1)`: the first of these, and the mean of the others."""
+    part = 1 / (2 * np.pi**2 * ((np.arange(_N_GAMMAS)[:, None] + 0.5) ** 2 + (f / (2 * np.pi)) ** 2))
+    x = np.maximum(np.abs(f), 1e-6) / 2
+    rest = np.tanh(x) / (4 * x) - part.sum(axis=0)
+    return np.sum(rng.standard_gamma(c, size=part.shape) * part, axis=0) + c * rest
+
+
+def _random_polyagamma() -> Any:
+    try:
+        from polyagamma import random_polyagamma
+    except ImportError as error:
+        raise ImportError(
+            'inference="gibbs" draws the logistic loss by Polya-Gamma numbers, from the package polyagamma: '
+            'pip install "softmargin[gibbs]".'
+        ) from error
+    return random_polyagamma

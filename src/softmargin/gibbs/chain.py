@@ -1,0 +1,158 @@
+"""The sampler: chains that take their turns together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import Array, combined, like, precision_of, to_numpy
+from ..chunks import gather_rows, sweep
+from ..engine import Problem
+from ..rows import Features, Latent
+from .augmentation import Augmentation, Site, augmentation_of
+from .left_out import Without, without_rows
+
+#: The largest precision of a site: nothing is left of the others in a sum with more, and no draw is wider for it.
+_LARGEST_PRECISION = 1e10
+#: How much farther than draws from it chains begin from the mean of a belief: mixing shows only from afar.
+_OVERDISPERSION = 2.0
+#: Turns of one block that are worth a thread each, in entries of features times weights.
+_WORTH_A_THREAD = 2_000_000
+
+
+class Turn(NamedTuple):
+    """One turn of a chain; ``given_scales`` is the belief that the weights were drawn from."""
+
+    weights: np.ndarray
+    seen: np.ndarray
+    hyper: Any
+    log_likelihood: float
+    given_scales: Any
+    without: Without | None
+
+
+class Data(NamedTuple):
+    """What the chains of a problem share, labels and weights block by block."""
+
+    problem: Problem
+    augmentation: Augmentation
+    y: list[np.ndarray]
+    weight: list[np.ndarray]
+    unit: list[np.ndarray]
+    reference: Array
+
+    @classmethod
+    def of(cls, problem: Problem, unit: Array | None) -> Data:
+        table = problem.table
+        y, weight = to_numpy(table.y), to_numpy(table.weight)
+        unit = np.minimum(weight, 1) if unit is None else to_numpy(unit)
+        cuts = np.arange(table.block_rows, table.n_rows, table.block_rows)
+        y, weight, unit = (np.split(part, cuts) for part in (y, weight, unit))
+        return cls(problem, augmentation_of(problem.likelihood), y, weight, unit, table.reference)
+
+    @property
+    def rounding(self) -> float:
+        return precision_of(self.reference)
+
+
+class _Block(NamedTuple):
+    """What one block of rows has to say in a turn: ``natural`` are its sums ``(G, h)``, by sites that are ``spared``
+    leftovers; ``features`` are there if they were drawn."""
+
+    natural: tuple[Any, Array]
+    log_likelihood: float
+    site: Site
+    spared: Site
+    features: Features | None
+    without: Without | None
+
+
+class Chain:
+    """Where a sampler stands: weights, what the prior infers beside them, and the sites of each block's rows."""
+
+    def __init__(self, data: Data, start: Any, rng: np.random.Generator) -> None:
+        self._data, self._prior = data, data.problem.prior
+        # A stream for each block and one for the weights: draws do not depend on the number of threads.
+        streams: list[Any] = rng.spawn(1 + len(data.y))
+        self._rng, self._rngs = streams[0], streams[1:]
+        mean = to_numpy(start.mean)
+        weights = mean + _OVERDISPERSION * (start.sample(1, self._rng)[0] - mean)
+        self._hyper, self._seen = start.hyper, self._prior.seen_weights(weights, start.hyper)
+        self._given_scales: Any = None
+        self._sites = [data.augmentation.start(y, c) for y, c in zip(data.y, data.weight, strict=True)]
+        self._spared = self._sites
+        self._features: list[Features | None] = [None] * len(data.y)
+        self._blocks: list[_Block] = []
+        self._natural: Any = None
+
+    def visit(self, index: int, features: Features, leave_out: bool) -> _Block:
+        """New missing entries, leftovers and scales for one block of rows."""
+        data, rng = self._data, self._rngs[index]
+        y, c, site = data.y[index], data.weight[index], self._sites[index]
+        without = self._without(index, features) if leave_out and self._given_scales is not None else None
+        drawn = features.drawn(self._seen, self._hyper, self._spared[index], c, rng)
+        leftover = to_numpy(drawn.leftover)
+        f = to_numpy(drawn.at(self._seen))
+        f = f + site.draw_leftover(f, leftover, rng)
+        site = data.augmentation.drawn(y, f, c, min(_LARGEST_PRECISION, 0.01 / data.rounding), rng)
+        spared = site.spared(leftover)
+        natural = drawn.gather(*(like(part, drawn.leftover) for part in spared))
+        log_likelihood = float(c @ data.problem.likelihood.log_density(y, f))
+        return _Block(natural, log_likelihood, site, spared, None if drawn is features else drawn, without)
+
+    def begin(self) -> None:
+        """Forgets a turn that was not finished."""
+        self._blocks, self._natural = [], None
+
+    def hear(self, block: _Block) -> None:
+        """The next block; sums are added as they come: many blocks of them need not fit in memory."""
+        self._natural = block.natural if self._natural is None else combined(self._natural, 1, block.natural)
+        self._blocks.append(block._replace(natural=()))
+
+    def conclude(self) -> Turn:
+        """The weights given all sites, then all else given the weights."""
+        (G, h), blocks = self._natural, self._blocks
+        belief = self._prior.given(G, h, self._hyper)
+        weights, hyper = self._prior.drawn(G, h, belief, self._rng)
+        seen = self._prior.seen_weights(weights, hyper)
+        without = [block.without for block in blocks if block.without is not None]
+        self._sites, self._spared = [block.site for block in blocks], [block.spared for block in blocks]
+        self._features = [block.features for block in blocks]
+        self._given_scales, self._hyper, self._seen = belief, hyper, seen
+        log_likelihood = sum(block.log_likelihood for block in blocks)
+        return Turn(weights, seen, hyper, log_likelihood, belief, Without(*gather_rows(without)) if without else None)
+
+    def _without(self, index: int, features: Features) -> Without:
+        """Rows without themselves, by the features that the belief was made with."""
+        data, made_with = self._data, self._features[index]
+        belief = self._prior.effective(self._given_scales).seen_by(data.reference)
+        latent = Latent(*map(to_numpy, (features if made_with is None else made_with).moments(belief)))
+        rows = self._sites[index], data.y[index], data.weight[index], data.unit[index]
+        return without_rows(data.augmentation, latent, *rows, data.rounding)
+
+
+def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> list[Turn]:
+    """One turn of every chain, in threads.
+
+    A block is lifted once for all chains; the chains of a table of one block go their own ways, if that is worth it.
+    """
+    table, n_jobs = problem.table, problem.n_jobs
+    alone = table.n_blocks == 1
+    if alone and table.n_rows * problem.rows.n_weights**2 < _WORTH_A_THREAD:
+        n_jobs = 1
+    groups = [[chain] for chain in chains] if alone else [list(chains)]
+    tasks = [(index, group) for index in range(table.n_blocks) for group in groups]
+
+    def visit(task: int) -> list[_Block]:
+        index, group = tasks[task]
+        features = problem.features(index)
+        return [chain.visit(index, features, leave_out) for chain in group]
+
+    for chain in chains:
+        chain.begin()
+    for (_, group), blocks in zip(tasks, sweep(visit, len(tasks), n_jobs), strict=True):
+        for chain, block in zip(group, blocks, strict=True):
+            chain.hear(block)
+    return list(sweep(lambda k: chains[k].conclude(), len(chains), n_jobs))

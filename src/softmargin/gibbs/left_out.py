@@ -1,0 +1,81 @@
+r"""Leaving rows out of draws that were made with them.
+
+Given all scales but its own, a row's ``f`` without the row is Gaussian: the belief with the row's site divided out.  A
+draw then counts as one over the row's likelihood under that Gaussian, because it was made with the row.  Both are
+integrals over ``f`` alone, and scatter far less than the ratios :math:`1 / p(y \mid f)` of the draws themselves,
+whose scatter under the hinge grows as :math:`e^{4 v}`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..loo import LeftOut
+from ..rows import Latent
+from .augmentation import Augmentation, Site
+
+#: A row can be left out if its importance weights are worth this many draws, and this share of all.
+_LEAST_WORTH, _LEAST_SHARE = 20.0, 0.01
+
+
+class Without(NamedTuple):
+    """Each row's ``f`` without the row, given all other scales; and ``log r``, what that counts."""
+
+    log_r: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+def without_rows(
+    augmentation: Augmentation,
+    latent: Latent,
+    site: Site,
+    y: np.ndarray,
+    c: np.ndarray,
+    unit: np.ndarray,
+    rounding: float,
+) -> Without:
+    """The row's whole site is divided out; what is left of its weight, ``c - unit``, is put back as it is."""
+    w, b = site.spared(latent.leftover)
+    kept = 1 - w * latent.spread
+    # A draw that pins a row to its margin leaves only rounding to divide by, and is passed over: one in 1/rounding^.5.
+    sound = kept > rounding**0.5
+    kept = np.where(sound, kept, 1.0)
+    mu, v = (latent.mu - latent.spread * b) / kept, latent.leftover + latent.spread / kept
+    rest, whole = augmentation.tilted(y, mu, v, c - unit), augmentation.tilted(y, mu, v, c)
+    return Without(np.where(sound, rest.log_total - whole.log_total, -1e300), rest.mean, rest.variance)
+
+
+class Weighted(NamedTuple):
+    """Running moments of each row's ``f`` under importance weights ``r``, of which only ratios matter.
+
+    ``top`` is the largest ``log r`` so far; sums of ``r`` and of its square are kept relative to it.
+    """
+
+    top: np.ndarray
+    total: np.ndarray
+    total_square: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+    n_draws: int
+
+    @classmethod
+    def nothing(cls, n_rows: int) -> Weighted:
+        zero = np.zeros(n_rows)
+        return cls(np.full(n_rows, -1e300), zero, zero, zero, zero, 0)
+
+    def plus(self, rows: Without) -> Weighted:
+        top = np.maximum(self.top, rows.log_r)
+        fade, r = np.exp(self.top - top), np.exp(rows.log_r - top)
+        total = fade * self.total + r
+        away = rows.mean - self.mean
+        mean = self.mean + r / total * away
+        scatter = fade * self.scatter + r * (rows.variance + away * (rows.mean - mean))
+        return Weighted(top, total, fade**2 * self.total_square + r * r, mean, scatter, self.n_draws + 1)
+
+    def left_out(self) -> LeftOut:
+        total = np.where(self.total > 0, self.total, 1.0)
+        worth = total**2 / np.where(self.total > 0, self.total_square, np.inf)
+        return LeftOut(self.mean, self.scatter / total, worth >= max(_LEAST_WORTH, _LEAST_SHARE * self.n_draws))
