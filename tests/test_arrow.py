@@ -84,15 +84,14 @@ def test_moments_are_those_of_the_dense_gaussian(layout, rng):
 
 def test_accessors_name_parts_of_the_same_moments(layout, rng):
     belief, wanted = beliefs(layout, rng)
-    for level, (J, _) in enumerate(layout.sizes):
-        means, covariances = belief.level(level)
-        for group in range(J):
+    for level, (means, covariances) in enumerate(belief.of_levels):
+        for group in range(layout.sizes[level][0]):
             own = dense.places(layout, level, group)
             assert_allclose(means[group], wanted.mean[own], rtol=1e-9, atol=1e-10)
             assert_allclose(covariances[group], wanted.covariance[np.ix_(own, own)], rtol=1e-8, atol=1e-11)
-    mean, covariance = belief.core
-    assert_allclose(mean, wanted.mean[layout.core], rtol=1e-9, atol=1e-10)
-    assert_allclose(covariance, wanted.covariance[layout.core, layout.core], rtol=1e-8, atol=1e-11)
+    assert len(belief.of_levels) == layout.n_levels
+    assert_allclose(belief.core_mean, wanted.mean[layout.core], rtol=1e-9, atol=1e-10)
+    assert_allclose(belief.core_covariance, wanted.covariance[layout.core, layout.core], rtol=1e-8, atol=1e-11)
 
 
 def test_inputs_are_left_alone(layout, rng):
@@ -128,27 +127,65 @@ def test_product_with_a_vector(layout, rng):
     assert_allclose(arrow.times(G, x, layout), matrix @ x, rtol=1e-10, atol=1e-10)
 
 
-def test_prior_precisions_are_added_to_every_group(layout, rng):
-    G, matrix = random_arrow(layout, rng)
+def random_prior(layout, rng):
+    """A precision for each level's columns and a diagonal for the core, and both as one matrix."""
     levels = [np.cov(rng.normal(size=(q, 9))).reshape(q, q) for _, q in layout.sizes]
-    core = rng.uniform(size=layout.n_core)
-    wanted = matrix.copy()
+    core, whole = rng.uniform(size=layout.n_core), np.zeros((layout.n_weights,) * 2)
     for level, (J, _) in enumerate(layout.sizes):
         for group in range(J):
             own = dense.places(layout, level, group)
-            wanted[np.ix_(own, own)] += levels[level]
-    wanted[layout.core, layout.core] += np.diag(core)
+            whole[np.ix_(own, own)] = levels[level]
+    whole[layout.core, layout.core] = np.diag(core)
+    return levels, core, whole
+
+
+def test_prior_precisions_are_added_to_every_group(layout, rng):
+    G, matrix = random_arrow(layout, rng)
+    levels, core, whole = random_prior(layout, rng)
     for precision in (core, np.diag(core)):
         got = arrow.with_precision(G, levels, precision)
-        assert_allclose(dense.dense_from_arrow(got, layout), wanted, rtol=1e-12)
+        assert_allclose(dense.dense_from_arrow(got, layout), matrix + whole, rtol=1e-12)
+
+
+def test_energy_is_that_of_the_dense_belief(layout, rng):
+    belief, wanted = beliefs(layout, rng)
+    levels, core, whole = random_prior(layout, rng)
+    energy = np.trace(whole @ wanted.covariance) + wanted.mean @ whole @ wanted.mean
+    for precision in (core, np.diag(core)):
+        assert_allclose(belief.energy((levels, precision)), energy, rtol=1e-9)
 
 
 def test_nothing_is_the_sum_of_no_rows(layout, rng):
-    G, h = arrow.zeros(layout)
+    core = rng.normal(size=(layout.n_core, layout.n_core))
     some, matrix = random_arrow(layout, rng)
-    assert_allclose(dense.dense_from_arrow(combined(some, 1, G), layout), matrix)
-    assert h.shape == (layout.n_weights,)
-    assert not h.any()
+    got = dense.dense_from_arrow(combined(some, 1, arrow.nothing(layout, core)), layout)
+    matrix[layout.core, layout.core] += core
+    assert_allclose(got, matrix)
+
+
+def test_core_weights_may_be_chosen(layout, rng):
+    """Everything that rows see of the core times independent 0/1 variables, against sums over their values."""
+    (G, matrix), (belief, wanted) = random_arrow(layout, rng), beliefs(layout, rng)
+    inclusion = rng.uniform(size=layout.n_core)
+    all_inclusion = np.append(np.ones(layout.n_weights - layout.n_core), inclusion)
+    second = np.outer(all_inclusion, all_inclusion)
+    second[np.diag_indices_from(second)] = all_inclusion
+    core = layout.core
+    scaled = arrow.scaled_core(G, second[core, core], inclusion)
+    assert_allclose(dense.dense_from_arrow(scaled, layout), matrix * second, rtol=1e-12)
+    seen_mean = all_inclusion * wanted.mean
+    moments = wanted.covariance + np.outer(wanted.mean, wanted.mean)
+    seen_covariance = second * moments - np.outer(seen_mean, seen_mean)
+    root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(seen_covariance[core, core])))
+    seen = arrow.through_core(belief, inclusion, root)
+    assert_allclose(seen.mean, seen_mean, rtol=1e-9, atol=1e-10)
+    blocks = dense.arrow_from_dense(seen_covariance, layout)
+    assert_arrows_equal((seen.blocks, seen.core_covariance), blocks, rtol=1e-7, atol=1e-10)
+    outside = slice(0, core.start)
+    coupling = np.sum((matrix * moments)[outside, core], axis=0)
+    assert_allclose(arrow.coupling(G, belief), coupling, rtol=1e-8, atol=1e-9)
+    pulled = wanted.mean[outside] @ matrix[outside, core]
+    assert_allclose(arrow.pulled_from_core(G, belief.mean, layout), pulled, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("seeded", [np.random.RandomState, np.random.default_rng])

@@ -29,7 +29,7 @@ Arrow = tuple[tuple[tuple[np.ndarray, np.ndarray], ...], np.ndarray]
 
 
 class Layout(NamedTuple):
-    """What lies where: ``(groups, q)`` of each level, finest first; each group's parent in the next; size of the core."""
+    """What lies where: ``(groups, q)`` of each level, finest first; each group's parent in the next; the core."""
 
     sizes: tuple[tuple[int, int], ...]
     parents: tuple[np.ndarray, ...]
@@ -104,14 +104,25 @@ class ArrowBelief(NamedTuple):
         root = self._deviations(np.eye(self.layout.n_weights))
         return root.T @ root
 
-    def level(self, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """Means (groups, q) and covariances (groups, q, q) of the groups of a level."""
-        return self.layout.split(self.mean)[0][level], self.blocks[level][0]
+    @property
+    def core_mean(self) -> np.ndarray:
+        """The mean of the weights that are dense."""
+        return self.mean[self.layout.core]
 
     @property
-    def core(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance of the core."""
-        return self.mean[self.layout.core], self.core_covariance
+    def of_levels(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Means (groups, q) and covariances (groups, q, q) of the groups of each level."""
+        means, _ = self.layout.split(self.mean)
+        return tuple((mean, S) for mean, (S, _) in zip(means, self.blocks, strict=True))
+
+    def energy(self, precision: tuple[Sequence[np.ndarray], np.ndarray]) -> float:
+        r""":math:`E\, u^T P u`, for a (q, q) precision shared by the groups of each level, and the core's."""
+        (levels, P), m, S = precision, self.core_mean, self.core_covariance
+        core = P @ (np.diagonal(S) + m * m) if P.ndim == 1 else np.sum(P * S) + m @ P @ m
+        return float(core) + sum(
+            float(np.sum(shared * (S.sum(axis=0) + m.T @ m)))
+            for shared, (m, S) in zip(levels, self.of_levels, strict=True)
+        )
 
     def felt(self, dG: Arrow, dh: np.ndarray) -> np.ndarray:
         """A change of natural parameters as one flat vector, each entry in units of this belief's deviations.
@@ -192,12 +203,10 @@ def with_precision(G: Arrow, level_precisions: Sequence[np.ndarray], core_precis
     return levels, G[1] + (np.diag(core_precision) if np.ndim(core_precision) == 1 else core_precision)
 
 
-def zeros(layout: Layout) -> tuple[Arrow, np.ndarray]:
-    """The sums ``(G, h)`` of no rows."""
-    levels = tuple(
-        (np.zeros((J, q, q)), np.zeros((J, q, layout.width(level)))) for level, (J, q) in enumerate(layout.sizes)
-    )
-    return (levels, np.zeros((layout.n_core, layout.n_core))), np.zeros(layout.n_weights)
+def nothing(layout: Layout, core: np.ndarray) -> Arrow:
+    """``G`` of no rows, but for what the core is given."""
+    shapes = [(J, q, layout.width(level)) for level, (J, q) in enumerate(layout.sizes)]
+    return tuple((np.zeros((J, q, q)), np.zeros((J, q, W))) for J, q, W in shapes), core
 
 
 def times(G: Arrow, vector: np.ndarray, layout: Layout) -> np.ndarray:
@@ -212,6 +221,48 @@ def times(G: Arrow, vector: np.ndarray, layout: Layout) -> np.ndarray:
             y[level] += _across(C[:, :, columns], x[k][ancestor])
             y[k] += _summed(_across(C[:, :, columns].swapaxes(1, 2), x[level]), ancestor, layout.sizes[k][0])
     return layout.joined(y, y_core)
+
+
+# Core weights that are chosen: rows see them times inclusion variables ----------------------------------------------
+
+
+def scaled_core(G: Arrow, second: np.ndarray, inclusion: np.ndarray) -> Arrow:
+    r"""``G`` as it meets weights yet to be chosen: with :math:`E \gamma\gamma^T`, couplings with :math:`E \gamma`."""
+    return tuple((A, _with_core_columns_times(C, inclusion)) for A, C in G[0]), G[1] * second
+
+
+def through_core(belief: ArrowBelief, inclusion: np.ndarray, core_root: np.ndarray) -> ArrowBelief:
+    """The moments of the weights as rows see them, the root of the core's covariance being known.
+
+    It cannot be drawn from: given the core as it is seen, groups are no longer independent.
+    """
+    mean = belief.mean.copy()
+    mean[belief.layout.core] *= inclusion
+    blocks = tuple((own, _with_core_columns_times(path, inclusion)) for own, path in belief.blocks)
+    covariance = core_root.T @ core_root
+    return belief._replace(mean=mean, blocks=blocks, core_root=core_root, core_covariance=covariance, given_path=())
+
+
+def coupling(G: Arrow, belief: ArrowBelief) -> np.ndarray:
+    r""":math:`\sum_i G_{ij} E[u_i u_j]` for each weight ``j`` of the core, over all ``i`` outside of it."""
+    (levels, _), m = G, belief.core_mean
+    out = pulled_from_core(G, belief.mean, belief.layout) * m
+    for (_, C), (_, S) in zip(levels, belief.blocks, strict=True):
+        out += np.einsum("ij,ij->j", _of_core(C, belief.layout), _of_core(S, belief.layout))
+    return out
+
+
+def pulled_from_core(G: Arrow, weights: np.ndarray, layout: Layout) -> np.ndarray:
+    r""":math:`\sum_i G_{ij} u_i` for each weight ``j`` of the core, over all ``i`` outside of it."""
+    levels, core = layout.split(weights)
+    parts = (u.ravel() @ _of_core(C, layout) for u, (_, C) in zip(levels, G[0], strict=True))
+    return sum(parts, np.zeros_like(core))
+
+
+def _with_core_columns_times(C: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    C = C.copy()
+    C[:, :, C.shape[2] - len(factor) :] *= factor
+    return C
 
 
 # Stacks of small matrices ----------------------------------------------------------------------------------------

@@ -1,0 +1,297 @@
+r"""Rows of a mixed model: each belongs to groups that have weights of their own.
+
+.. math:: f = \phi^T u_{core} + \sum_l z_l^T u_{l, g_l} + \sum_k z_k^T u_{k, g_k},
+
+:math:`g_l` the row's group in level ``l`` of nested factors, :math:`g_k` that in a *crossed* factor, whose weights lie
+in the core, behind those that every row has.  Nobody makes dummies: a row's weights are looked up by its groups, in
+the mean, in the blocks of the covariance, and in the sums (see `softmargin.arrow` for all three).
+
+A group that was not there in the fit, code -1, is drawn from the population: it adds :math:`z^T \Sigma z` to the
+variance of the row that no weight explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from ..arrays import as_float64, clipped_at_zero, squares_through_lower, weighted_gram
+from ..arrow import Arrow, ArrowBelief, Layout, nothing
+from ..chunks import rows_in_block
+from ..likelihoods import Likelihood
+from .features import Latent, LiftedView, View
+
+
+class Factor(NamedTuple):
+    """A grouping factor: the columns of ``X`` with slopes by group, an intercept before them, the column of codes."""
+
+    columns: tuple[int, ...]
+    intercept: bool
+    code: int
+
+    @property
+    def q(self) -> int:
+        return self.intercept + len(self.columns)
+
+    def z(self, X: np.ndarray) -> np.ndarray:
+        """What each row multiplies the weights of its group with."""
+        ones = [np.ones((len(X), 1), dtype=X.dtype)] if self.intercept else []
+        return np.concatenate([*ones, X[:, list(self.columns)]], axis=1)
+
+
+class Members(NamedTuple):
+    """The rows of a block as members of the groups of one factor."""
+
+    z: np.ndarray
+    codes: np.ndarray
+    n_groups: int
+
+    @property
+    def q(self) -> int:
+        return self.z.shape[1]
+
+    def columns(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For each column of ``z``: itself, and the place of its weight among all those of the factor."""
+        for a in range(self.q):
+            yield self.z[:, a], self.codes if self.q == 1 else self.codes * self.q + a
+
+    def at(self, weights: np.ndarray) -> np.ndarray:
+        """:math:`z^T u_g` of each row."""
+        flat = weights.ravel()
+        return sum(z * flat.take(place) for z, place in self.columns())  # pyright: ignore[reportReturnType]
+
+    def summed(self, factor: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The sum of ``factor * values`` over the rows of each group, in float64."""
+        n = len(self.codes)
+        indicator = scipy.sparse.csc_array((factor, self.codes, np.arange(n + 1)), shape=(self.n_groups, n))
+        return indicator @ values
+
+
+class GroupedFeatures(NamedTuple):
+    """A block of rows: the core's own columns ``phi``, and where else each row belongs."""
+
+    phi: np.ndarray
+    leftover: np.ndarray
+    levels: tuple[Members, ...]
+    crossed: tuple[Members, ...]
+    layout: Layout
+
+    def at(self, weights: np.ndarray) -> np.ndarray:
+        r""":math:`\phi^T u` for weights that are known."""
+        levels, core = self.layout.split(np.asarray(weights, dtype=self.phi.dtype))
+        f = self.phi @ core[: self._n_own]
+        for members, u in zip(self.levels, levels, strict=True):
+            f += members.at(u)
+        for z, place in self._dummies():
+            f += z * core.take(place)
+        return as_float64(f)
+
+    def moments(self, belief: ArrowBelief) -> Latent:
+        r""":math:`\mu`, and the spread, :math:`z^T (S_{ll} z + 2 S_{l,path} \phi_{path})` by level, and the core's."""
+        spread = self._core_spread(belief)
+        for level, members in enumerate(self.levels):
+            (own, path), parts = belief.blocks[level], self._above(level)
+            own, path = own.reshape(-1, own.shape[2]), path.reshape(-1, path.shape[2])
+            for z, place in members.columns():
+                shared, by_dummies = self._along(path, place, parts)
+                spread += z * (_row_dots(own.take(place, axis=0), members.z) + 2 * (shared + by_dummies))
+        return Latent(self.at(belief.mean), as_float64(clipped_at_zero(spread)), self.leftover)
+
+    def cross(self, belief: ArrowBelief) -> np.ndarray:
+        r""":math:`Cov(u_{core}, f)` of each row."""
+        S, n = belief.core_covariance, self.layout.n_core
+        out = self.phi @ S[: self._n_own]
+        for members, (_, path) in zip(self.levels, belief.blocks, strict=True):
+            table = path[:, :, path.shape[2] - n :].reshape(-1, n)
+            for z, place in members.columns():
+                out += z[:, None] * table.take(place, axis=0)
+        for z, place in self._dummies():
+            out += z[:, None] * S.take(place, axis=0)
+        return as_float64(out)
+
+    def gather(self, w: np.ndarray, b: np.ndarray) -> tuple[Arrow, np.ndarray]:
+        """The arrow-shaped sums ``G``, and ``h``, in float64."""
+        n, n_own = self.layout.n_core, self._n_own
+        core, h = np.zeros((n, n)), np.zeros(self.layout.n_weights)
+        G, (h_levels, h_core) = nothing(self.layout, core), self.layout.split(h)
+        core[:n_own, :n_own] = weighted_gram(self.phi, w)
+        h_core[:n_own] = b @ self.phi
+        for level, members in enumerate(self.levels):
+            (A, C), parts = G[0][level], self._above(level)
+            h_levels[level][:] = members.summed(b, members.z)
+            for a, (z, place) in enumerate(members.columns()):
+                A[:, a] = members.summed(w * z, members.z)
+                self._gather_along(C.reshape(-1, C.shape[2]), slice(a, None, members.q), place, members, w * z, parts)
+        for members, start, stop in self._crossed_places():
+            h_core[start:stop] = members.summed(b, members.z).ravel()
+            for a, (z, place) in enumerate(members.columns()):
+                rows = slice(start + a, stop, members.q)
+                self._gather_along(core, rows, start + place, members, w * z, (self.phi,))
+        core[:n_own, n_own:] = core[n_own:, :n_own].T
+        return G, h
+
+    def settled(
+        self, belief: Any, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
+    ) -> tuple[GroupedFeatures, float]:
+        """The same: nothing about these rows is uncertain, and that costs nothing."""
+        return self, 0.0
+
+    def drawn(
+        self, weights: np.ndarray, hyper: Any, site: tuple[np.ndarray, np.ndarray], weight: np.ndarray, rng: Any
+    ) -> GroupedFeatures:
+        """The same: nothing about these rows is uncertain."""
+        return self
+
+    def core_of(self, weights: np.ndarray) -> np.ndarray:
+        """The weights that are dense."""
+        return weights[..., self.layout.core]
+
+    @property
+    def _n_own(self) -> int:
+        return self.phi.shape[1]
+
+    def _above(self, level: int) -> tuple[np.ndarray, ...]:
+        """What a row multiplies the path of its group with, but for the dummies of crossed factors."""
+        return (*(members.z for members in self.levels[level + 1 :]), self.phi)
+
+    def _crossed_places(self) -> Iterator[tuple[Members, int, int]]:
+        """Crossed factors, and where each begins and ends in the core."""
+        start = self._n_own
+        for members in self.crossed:
+            stop = start + members.n_groups * members.q
+            yield members, start, stop
+            start = stop
+
+    def _dummies(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """What stands in place of dummies: entries of the rows that are not zero, and the place of each in the core."""
+        for members, start, _ in self._crossed_places():
+            for z, place in members.columns():
+                yield z, start + place
+
+    def _along(
+        self, table: np.ndarray, place: np.ndarray, parts: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, np.ndarray | float]:
+        """Each row's ``place`` in a table, its last columns the core's, times the row's ``parts``, and its dummies."""
+        W, stop, in_core = table.shape[1], 0, table.shape[1] - self.layout.n_core
+        # Taking whole rows is five times as fast as taking parts of them.
+        taken = table[:, : in_core + self._n_own][place] if self.crossed else table.take(place, axis=0)
+        shared, by_dummies = np.zeros(len(place), dtype=table.dtype), 0.0
+        for part in parts:
+            shared += _row_dots(taken[:, stop : stop + part.shape[1]], part)
+            stop += part.shape[1]
+        for z, column in self._dummies():
+            by_dummies = by_dummies + z * table.reshape(-1).take(place * W + in_core + column)
+        return shared, by_dummies
+
+    def _gather_along(
+        self,
+        table: np.ndarray,
+        rows: slice,
+        place: np.ndarray,
+        members: Members,
+        factor: np.ndarray,
+        parts: tuple[np.ndarray, ...],
+    ) -> None:
+        """Sums, by group, of ``factor`` times what `_along` multiplies with, into the same ``rows`` of a table."""
+        W, stop, in_core = table.shape[1], 0, table.shape[1] - self.layout.n_core
+        for part in parts:
+            table[rows, stop : stop + part.shape[1]] = members.summed(factor, part)
+            stop += part.shape[1]
+        for z, column in self._dummies():
+            np.add.at(table.reshape(-1), place * W + in_core + column, factor * z)
+
+    def _core_spread(self, belief: ArrowBelief) -> np.ndarray:
+        """The spread that comes from the core's weights alone."""
+        if not self.crossed:
+            return squares_through_lower(self.phi, belief.core_root)
+        S, n_own = belief.core_covariance, self._n_own
+        spread = _row_dots(self.phi @ S[:n_own, :n_own], self.phi)
+        for z, place in self._dummies():
+            shared, by_dummies = self._along(S, place, (self.phi,))
+            spread += z * (2 * shared + by_dummies)
+        return spread
+
+
+class GroupedRows(NamedTuple):
+    """Rows of which the first ``n_fixed`` columns are those of ``fixed``, rows without groups.
+
+    ``plain`` columns join the core as they are; ``levels`` are nested, finest first, each group of one in one of the
+    next (``parents``); ``crossed`` factors lie in the core.  ``sizes`` and ``crossed_sizes`` count their groups, and
+    ``population`` has the covariance of the effects of each, levels first, once that is known.
+    """
+
+    fixed: Any
+    n_fixed: int
+    levels: tuple[Factor, ...]
+    sizes: tuple[int, ...]
+    parents: tuple[np.ndarray, ...] = ()
+    plain: tuple[int, ...] = ()
+    crossed: tuple[Factor, ...] = ()
+    crossed_sizes: tuple[int, ...] = ()
+    population: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def layout(self) -> Layout:
+        dummies = sum(J * factor.q for J, factor in zip(self.crossed_sizes, self.crossed, strict=True))
+        sizes = tuple((J, factor.q) for J, factor in zip(self.sizes, self.levels, strict=True))
+        return Layout(sizes, self.parents, self.fixed.n_weights + len(self.plain) + dummies)
+
+    @property
+    def n_weights(self) -> int:
+        return self.layout.n_weights
+
+    @property
+    def width(self) -> int:
+        """How many numbers the features of a row are."""
+        return self.fixed.n_weights + len(self.plain) + sum(factor.q + 1 for factor in self.levels + self.crossed)
+
+    def block_rows(self, itemsize: int = 8) -> int:
+        """Rows that make a block: as many as fit the cache, and enough that they outweigh their sums."""
+        layout = self.layout
+        sums = sum(J * q * (q + layout.width(level)) for level, (J, q) in enumerate(layout.sizes)) + layout.n_core**2
+        return max(rows_in_block(self.width, itemsize), sums // self.width)
+
+    def lift(self, X: np.ndarray) -> GroupedFeatures:
+        phi, leftover = self.fixed.lift(X[:, : self.n_fixed])
+        if self.plain:
+            phi = np.concatenate([phi, X[:, list(self.plain)]], axis=1)
+        members = []
+        for index, (factor, J) in enumerate(
+            zip(self.levels + self.crossed, self.sizes + self.crossed_sizes, strict=True)
+        ):
+            known, unexplained = self._members(X, index, factor, J)
+            members.append(known)
+            leftover = leftover + unexplained
+        n = len(self.levels)
+        return GroupedFeatures(phi, leftover, tuple(members[:n]), tuple(members[n:]), self.layout)
+
+    def leftover_root(self, X: np.ndarray) -> np.ndarray | None:
+        """Groups that were not there in the fit are taken for different ones, so that their effects are independent."""
+        leftover = self.lift(X).leftover
+        return np.diag(np.sqrt(leftover)) if leftover.any() else None
+
+    def view(self, belief: Any, reference: np.ndarray) -> View:
+        return LiftedView(self, belief.seen_by(reference))
+
+    def _members(self, X: np.ndarray, index: int, factor: Factor, J: int) -> tuple[Members, np.ndarray | float]:
+        """The rows as members of a factor's groups; those of unseen groups of none, with their variance beside."""
+        z, codes = factor.z(X), X[:, factor.code].astype(np.intp)
+        if codes.max(initial=-1) >= J:
+            raise ValueError(f"A group has the code {codes.max()}, but there are only {J}.")
+        unseen = codes < 0
+        if not unseen.any():
+            return Members(z, codes, J), 0.0
+        if self.population is None:
+            raise ValueError(
+                "A row belongs to a group without a number, and nothing is known about the population yet."
+            )
+        variance = np.where(unseen, _row_dots(z @ self.population[index], as_float64(z)), 0.0)
+        return Members(np.where(unseen[:, None], 0, z), np.where(unseen, 0, codes), J), variance
+
+
+def _row_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """The product of each row of ``A`` with that of ``B``."""
+    return np.einsum("ij,ij->i", A, B)
