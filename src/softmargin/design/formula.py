@@ -1,0 +1,337 @@
+"""Formulas, read and evaluated by the package formulae.
+
+Two things are done here because formulae would lose them: the bars of random terms are cut out of the text first, so
+that it stays known which columns vary together (``(x|g)``, or not: ``(x||g)``), and missing values are replaced while
+columns are computed and put back afterwards, so that no row is dropped and no mean is spoilt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import tables
+from .levels import Levels, categories, category_codes
+
+_TOKENS = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\|\||.", re.DOTALL)
+_BARS = ("|", "||")
+
+
+class RandomTerm(NamedTuple):
+    """``(varying | grouping)``: which columns vary by group, and the columns that make a group."""
+
+    varying: str
+    grouping: tuple[str, ...]
+    correlated: bool
+
+
+class Formula(NamedTuple):
+    """A formula, taken apart."""
+
+    text: str
+    response: str | None
+    fixed: list[Any]
+    splines: dict[str, Any]
+    random: tuple[RandomTerm, ...]
+
+
+def read(formula: str) -> Formula:
+    """The parts of ``"y ~ fixed + s(x) + (varying | group)"``; the response may be left out."""
+    _formulae()
+    if not isinstance(formula, str):
+        raise ValueError(f"formula must be a string such as 'y ~ x + (1|group)', got {formula!r}.")
+    sides = [text for _, text in _cut(formula, ("~",))]
+    if len(sides) > 2:
+        raise ValueError(f"There is more than one '~' in the formula {formula!r}.")
+    if not sides[-1].strip():
+        raise ValueError(f"There is nothing to fit in the formula {formula!r}: write 'y ~ x + (1|group)', say.")
+    summands = [(sign, text, _bar(text)) for sign, text in _cut(sides[-1], ("+", "-"))]
+    fixed_text = "".join(sign + text for sign, text, bar in summands if bar is None).strip()
+    if "|" in "".join(token for token in _TOKENS.findall(fixed_text) if token[0] not in "`'\""):
+        raise ValueError(f"Random terms stand in brackets and are added, such as + (1|group); got {formula!r}.")
+    if any(bar is not None and sign == "-" for sign, _, bar in summands):
+        raise ValueError(f"Random terms can be added only, not subtracted: {formula!r}.")
+    fixed, splines = _without_splines(_terms(fixed_text.lstrip("+") or "1", formula))
+    random = [term for _, _, bar in summands if bar is not None for term in _random_terms(*bar, formula)]
+    return Formula(formula, _response(sides, formula), fixed, splines, tuple(random))
+
+
+def terms_of(varying: str) -> list[Any]:
+    """The terms on the left of a bar."""
+    terms = _terms(varying, varying)
+    if not terms:
+        raise ValueError(f"Nothing varies by group in ({varying} | ...): write 1 for an intercept.")
+    if _without_splines(terms)[1]:
+        raise ValueError(f"A spline cannot vary by group: ({varying} | ...).")
+    return terms
+
+
+def _formulae() -> Any:
+    try:
+        import formulae
+    except ImportError as error:
+        raise ImportError('Formulas need the package formulae: pip install "softmargin[formula]".') from error
+    return formulae
+
+
+def _cut(text: str, marks: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Pieces of a formula, each with the mark before it, cut at marks outside of brackets and quotes.
+
+    >>> _cut("a - f(b + 1) + `c + d`", ("+", "-"))
+    [('', 'a '), ('-', ' f(b + 1) '), ('+', ' `c + d`')]
+    """
+    pieces, depth = [("", "")], 0
+    for token in _TOKENS.findall(text):
+        depth += (token in "([{") - (token in ")]}")
+        if depth == 0 and token in marks:
+            pieces.append((token, ""))
+        else:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + token)
+    return pieces
+
+
+def _bar(text: str) -> tuple[str, str, bool] | None:
+    """The two sides of a bar in brackets, and whether what varies is correlated."""
+    text = text.strip()
+    if not (text.startswith("(") and text.endswith(")")):
+        return None
+    sides = _cut(text[1:-1], _BARS)
+    if len(sides) == 1:
+        return None
+    if len(sides) > 2:
+        raise ValueError(f"There is more than one bar in {text}.")
+    return sides[0][1].strip(), sides[1][1].strip(), sides[1][0] == "|"
+
+
+def _random_terms(varying: str, factors: str, correlated: bool, formula: str) -> list[RandomTerm]:
+    """A term for each factor on the right: ``a/b`` is ``a + a:b``."""
+    from formulae.terms import Intercept, Variable
+
+    found = []
+    for term in _terms(factors, formula):
+        if isinstance(term, Intercept):
+            continue
+        if not all(isinstance(component, Variable) for component in term.components):
+            raise ValueError(f"Groups are columns of the frame; compute {term.name!r} as a column first.")
+        found.append(RandomTerm(varying, tuple(component.name for component in term.components), correlated))
+    if not found:
+        raise ValueError(f"There is no group on the right of the bar in ({varying} | {factors}).")
+    return found
+
+
+def _response(sides: list[str], formula: str) -> str | None:
+    name = sides[0].strip() if len(sides) == 2 else ""
+    if not name:
+        return None
+    if re.fullmatch(r"`[^`]+`", name):
+        return name[1:-1]
+    if not re.fullmatch(r"[^\W\d][\w.]*", name):
+        raise ValueError(f"The left side of a formula is a column of labels; compute {name!r} as a column first.")
+    return name
+
+
+def _terms(text: str, formula: str) -> list[Any]:
+    """The terms of a part of a formula without bars."""
+    from formulae.parser import Parser
+    from formulae.resolver import Resolver
+    from formulae.scanner import Scanner
+    from formulae.terms import Intercept, Model, Term
+
+    try:
+        parser = Parser(Scanner(text).scan())
+        tree = parser.parse()
+        if not parser.at_end():  # formulae would ignore the rest
+            raise ValueError(f"did not expect {parser.peek().lexeme!r}")
+        found = Resolver(tree).resolve()
+    except Exception as error:  # its errors have no common class
+        raise ValueError(f"Could not read {text!r} in the formula {formula!r}: {error}") from error
+    terms = found.common_terms if isinstance(found, Model) else [found]
+    numbers = [name for term in terms if isinstance(term, Term) for name in term.var_names if not isinstance(name, str)]
+    if numbers:
+        raise ValueError(f"The number {numbers[0]} is no term in the formula {formula!r}; write I(...) for arithmetic.")
+    return [term for term in terms if isinstance(term, (Intercept, Term))]
+
+
+def _without_splines(terms: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Terms with each ``s(x, df=...)`` replaced by its line ``x``, and the degrees of freedom by column."""
+    from formulae.terms import Term, Variable
+
+    straight, splines = [], {}
+    for term in terms:
+        calls = [part.call for part in getattr(term, "components", ()) if _is_spline(part)]
+        if calls:
+            if len(term.components) > 1:
+                raise ValueError(f"Splines are added, not multiplied: {term.name!r}.")
+            column, df = _spline(calls[0])
+            if column in splines:
+                raise ValueError(f"There are two splines of {column!r} in the formula.")
+            splines[column] = df
+            term = Term(Variable(column))
+        if term not in straight:
+            straight.append(term)
+    return straight, splines
+
+
+def _is_spline(component: Any) -> bool:
+    return hasattr(component, "call") and component.call.callee == "s"
+
+
+def _spline(call: Any) -> tuple[str, Any]:
+    """Column and degrees of freedom of ``s(x)``, ``s(x, 10)`` or ``s(x, df=10)``."""
+    column, *rest = [*call.args, None]
+    options = {**({"df": rest[0]} if len(call.args) > 1 else {}), **call.kwargs}
+    if not hasattr(column, "name") or len(call.args) > 2 or set(options) - {"df"}:
+        raise ValueError(f"Write a spline as s(column) or s(column, df=10), not {call}.")
+    df = options.get("df")
+    return column.name, None if df is None else getattr(df, "value", str(df))
+
+
+# Evaluation --------------------------------------------------------------------------------------
+
+
+class _Known:
+    """What a formula may call beside columns: NumPy as ``np``, and formulae's transforms."""
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        from formulae.categorical import ENCODINGS
+        from formulae.transforms import TRANSFORMS
+
+        return {"np": np, **TRANSFORMS, **ENCODINGS}
+
+
+class _Variable(NamedTuple):
+    """What is remembered of a column: its levels, or some number that can stand in where one is missing."""
+
+    levels: Levels | None
+    stand_in: Any
+
+
+class FormulaColumns:
+    """Columns of terms, with the state (categories, means, knots) of the frame that they were learnt from.
+
+    A missing number makes every column that derives from it missing; where ``use`` says what the columns are for, they
+    must be complete.
+    """
+
+    def __init__(self, terms: list[Any], X: Any, use: str | None = None) -> None:
+        from formulae.matrices import DesignMatrices
+        from formulae.terms import Intercept, Model
+
+        self.use = use
+        self.intercept = any(isinstance(term, Intercept) for term in terms)
+        self.variables = {name: self._remember(X, name) for name in _variables(terms, X)}
+        frame, missing = self._complete(X)
+        rest = [term for term in terms if not isinstance(term, Intercept)]
+        try:
+            with np.errstate(all="ignore"):
+                for term in rest:  # means and knots come from rows where the term is known
+                    term.set_type(frame[~_any(missing, term, len(frame))], _Known())
+                model = DesignMatrices(Model(*terms), frame, _Known())
+        except (KeyError, AttributeError) as error:
+            raise ValueError(
+                f"A name in the formula is not known: {error}. Beside columns there are functions of NumPy, such as "
+                f"np.log, and those of formulae: center, scale, C, bs and others."
+            ) from error
+        evaluated = model.common.terms.values() if model.common is not None else ()
+        self.terms = [term for term in evaluated if not isinstance(term, Intercept)]
+        for term in self.terms:
+            if any(component.kind not in ("numeric", "categoric") for component in term.components):
+                raise ValueError(f"{term.name!r} is neither a number nor a category; no other terms are supported.")
+        self.names = tuple(name for term in self.terms for name in term.labels)
+        _forget_rows(self.terms)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self.variables)
+
+    def matrix(self, X: Any) -> np.ndarray:
+        """A row for each row of ``X``, a column for each of ``names``."""
+        frame, missing = self._complete(X)
+        matrix, start = np.empty((len(frame), len(self.names))), 0
+        for term in self.terms:
+            with np.errstate(all="ignore"):
+                block = np.asarray(term.eval_new_data(frame), dtype=np.float64)
+            block = block[:, None] if block.ndim == 1 else block
+            _refuse_undefined(term.name, block)
+            stop = start + block.shape[1]
+            matrix[:, start:stop] = block
+            _refuse_missing_categories(term, missing)
+            matrix[_any(missing, term, len(frame)), start:stop] = np.nan
+            start = stop
+        return matrix
+
+    def _remember(self, X: Any, name: str) -> _Variable:
+        values = tables.column(X, name)
+        if not tables.is_numeric(values):
+            return _Variable(categories(X, name), None)
+        observed = np.flatnonzero(~tables.missing(values))
+        if not len(observed):
+            raise ValueError(f"Column {name!r} is missing in every row: drop it from the formula.")
+        return _Variable(None, values[observed[0]])
+
+    def _complete(self, X: Any) -> tuple[Any, dict[str, np.ndarray]]:
+        """The columns in use without gaps, as pandas has them, and where the gaps were."""
+        import pandas as pd
+
+        columns, gaps = {}, {}
+        for name, variable in self.variables.items():
+            if variable.levels is not None:
+                codes = category_codes(X, name, variable.levels)
+                columns[name] = pd.Categorical.from_codes(codes, variable.levels.labels.tolist(), ordered=True)
+                continue
+            values = tables.numbers(X, name, self.use) if self.use else tables.column(X, name)
+            if not tables.is_numeric(values):
+                raise ValueError(
+                    f"Column {name!r} held numbers when the model was fitted, and holds something else now."
+                )
+            missing = tables.missing(values)
+            if missing.any():
+                gaps[name] = missing
+                values = np.where(missing, variable.stand_in, values)
+            columns[name] = values
+        return pd.DataFrame(columns, index=pd.RangeIndex(X.shape[0])), gaps
+
+
+def _variables(terms: list[Any], X: Any) -> list[str]:
+    """The columns that terms use, in order; names that functions know need not be columns."""
+    used = dict.fromkeys(name for term in terms for name in sorted(term.var_names) if name)
+    known = set(tables.names(X))
+    wanted = [name for name in used if name in known or name not in _Known().namespace]
+    tables.check_names(X, wanted)
+    return wanted
+
+
+def _any(missing: dict[str, np.ndarray], term: Any, n_rows: int) -> np.ndarray:
+    """Rows in which some column of a term is missing."""
+    masks = [missing[name] for name in term.var_names if name in missing]
+    return np.logical_or.reduce([np.zeros(n_rows, dtype=bool), *masks])
+
+
+def _refuse_undefined(name: str, block: np.ndarray) -> None:
+    count = int((~np.isfinite(block)).any(axis=1).sum())
+    if count:
+        rows = "1 row" if count == 1 else f"{count} rows"
+        raise ValueError(f"{name!r} is infinite or undefined in {rows} where its columns are not missing.")
+
+
+def _refuse_missing_categories(term: Any, missing: dict[str, np.ndarray]) -> None:
+    """Numbers that a formula makes categories of, such as C(x), must be there like other categories."""
+    for component in term.components:
+        gaps = component.var_names & set(missing)
+        if component.kind == "categoric" and gaps:
+            raise ValueError(
+                f"Column {min(gaps)!r} is missing in some rows: categories such as {component.name} need it."
+            )
+
+
+def _forget_rows(terms: list[Any]) -> None:
+    """Drops the rows that formulae keeps in its terms, and modules, which cannot be pickled."""
+    for term in terms:
+        term.data = None
+        for component in term.components:
+            component.value = component._intermediate_data = None
+            if hasattr(component, "env"):
+                component.env = _Known()
