@@ -16,6 +16,7 @@ LAYOUTS = {
         ((8, 1), (5, 3), (2, 2)), (np.array([4, 0, 0, 1, 1, 2, 3, 3]), np.array([0, 1, 1, 0, 1])), 3
     ),
     "no levels": Layout((), (), 5),
+    "no core": Layout(((6, 2), (3, 1)), (np.array([0, 2, 2, 1, 0, 1]),), 0),
 }
 
 
@@ -155,12 +156,12 @@ def test_energy_is_that_of_the_dense_belief(layout, rng):
         assert_allclose(belief.energy((levels, precision)), energy, rtol=1e-9)
 
 
-def test_nothing_is_the_sum_of_no_rows(layout, rng):
-    core = rng.normal(size=(layout.n_core, layout.n_core))
+def test_no_rows_add_nothing(layout, rng):
     some, matrix = random_arrow(layout, rng)
-    got = dense.dense_from_arrow(combined(some, 1, arrow.nothing(layout, core)), layout)
-    matrix[layout.core, layout.core] += core
-    assert_allclose(got, matrix)
+    G, h = arrow.zeros(layout)
+    assert_allclose(dense.dense_from_arrow(combined(some, 1, G), layout), matrix)
+    assert h.shape == (layout.n_weights,)
+    assert not h.any()
 
 
 def test_core_weights_may_be_chosen(layout, rng):
@@ -176,7 +177,7 @@ def test_core_weights_may_be_chosen(layout, rng):
     seen_mean = all_inclusion * wanted.mean
     moments = wanted.covariance + np.outer(wanted.mean, wanted.mean)
     seen_covariance = second * moments - np.outer(seen_mean, seen_mean)
-    root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(seen_covariance[core, core])))
+    root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(seen_covariance[core, core])))  # lower triangular
     seen = arrow.through_core(belief, inclusion, root)
     assert_allclose(seen.mean, seen_mean, rtol=1e-9, atol=1e-10)
     blocks = dense.arrow_from_dense(seen_covariance, layout)

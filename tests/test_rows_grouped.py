@@ -146,6 +146,20 @@ def test_groups_without_rows_have_no_sums(rng):
     assert not rows.layout.split(h)[0][0][counts == 0].any()
 
 
+def test_groups_alone_are_means_by_group(rng):
+    rows = GroupedRows(LinearRows(np.zeros(0), np.ones(0), intercept=False), 0, (Factor((), True, 0),), (5,))
+    codes = rng.integers(5, size=N_ROWS)
+    features = rows.lift(codes[:, None].astype(float))
+    w, b = rng.uniform(size=(2, N_ROWS))
+    G, h = features.gather(w, b)
+    belief = arrow.from_natural(arrow.with_precision(G, [np.eye(1)], np.zeros(0)), h, rows.layout)
+    variance = 1 / (1 + np.bincount(codes, w, 5))
+    latent = features.moments(belief)
+    assert_allclose(latent.mu, (variance * np.bincount(codes, b, 5))[codes], rtol=1e-10)
+    assert_allclose(latent.spread, variance[codes], rtol=1e-10)
+    assert features.cross(belief).shape == (N_ROWS, 0)
+
+
 def test_values_at_known_weights(case, rng):
     rows, X = case.rows(), case.data(rng)
     weights = rng.normal(size=rows.n_weights)
@@ -290,8 +304,8 @@ def test_no_rows_at_all(case, rng):
     features = rows.lift(case.data(rng)[:0])
     belief, _ = beliefs(rows.layout, case.features(case.data(rng)), rng)
     assert features.moments(belief).mu.shape == (0,)
-    G, h = features.gather(np.zeros(0), np.zeros(0))
-    assert_sums_equal(combined((G, h), 1, (G, h)), (arrow.nothing(rows.layout, np.zeros_like(G[1])), np.zeros_like(h)))
+    sums = features.gather(np.zeros(0), np.zeros(0))
+    assert_sums_equal(combined(sums, 1, sums), arrow.zeros(rows.layout))
 
 
 def test_blocks_outweigh_their_sums():

@@ -189,7 +189,7 @@ def from_natural(G: Arrow, h: np.ndarray, layout: Layout, hyper: Any = None) -> 
         g[level] = _across(Rt, e)
         given_path.append((R, _times(Rt, V)))
         log_det += 2 * float(np.sum(np.log(np.diagonal(R, axis1=1, axis2=2))))
-    root = inverse_lower(cholesky(core))
+    root = inverse_lower(cholesky(core)) if layout.n_core else core
     log_det += 2 * float(np.sum(np.log(np.diagonal(root))))
     mean = _back_substituted(g, root.T @ (root @ h_core), given_path, layout)
     covariance = root.T @ root
@@ -203,10 +203,11 @@ def with_precision(G: Arrow, level_precisions: Sequence[np.ndarray], core_precis
     return levels, G[1] + (np.diag(core_precision) if np.ndim(core_precision) == 1 else core_precision)
 
 
-def nothing(layout: Layout, core: np.ndarray) -> Arrow:
-    """``G`` of no rows, but for what the core is given."""
+def zeros(layout: Layout) -> tuple[Arrow, np.ndarray]:
+    """The sums ``(G, h)`` of no rows."""
     shapes = [(J, q, layout.width(level)) for level, (J, q) in enumerate(layout.sizes)]
-    return tuple((np.zeros((J, q, q)), np.zeros((J, q, W))) for J, q, W in shapes), core
+    levels = tuple((np.zeros((J, q, q)), np.zeros((J, q, W))) for J, q, W in shapes)
+    return (levels, np.zeros((layout.n_core, layout.n_core))), np.zeros(layout.n_weights)
 
 
 def times(G: Arrow, vector: np.ndarray, layout: Layout) -> np.ndarray:
@@ -298,7 +299,7 @@ def _summed(values: np.ndarray, index: np.ndarray, n: int) -> np.ndarray:
 
 def _of_core(C: np.ndarray, layout: Layout) -> np.ndarray:
     """The core's columns of what couples a level with its path, a weight of the level in each row."""
-    return C[:, :, C.shape[2] - layout.n_core :].reshape(-1, layout.n_core)
+    return C[:, :, C.shape[2] - layout.n_core :].reshape(C.shape[0] * C.shape[1], layout.n_core)
 
 
 # From the core down ----------------------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ def _covariances(
     def through_path(B: np.ndarray, level: int, group: np.ndarray | None) -> np.ndarray:
         """``B S``, ``S`` the covariance of a group of this level and its path; beyond the last level, of the core."""
         if level == layout.n_levels:
-            return (B.reshape(-1, layout.n_core) @ core).reshape(B.shape)
+            return (_of_core(B, layout) @ core).reshape(B.shape)
         q, (own, path) = layout.sizes[level][1], (part[group] for part in blocks[level])
         mine, rest = B[:, :, :q], B[:, :, q:]
         parent = layout.parents[level][group] if level + 1 < layout.n_levels else None

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse
 
 from ..arrays import as_float64, clipped_at_zero, squares_through_lower, weighted_gram
-from ..arrow import Arrow, ArrowBelief, Layout, nothing
+from ..arrow import Arrow, ArrowBelief, Layout, zeros
 from ..chunks import rows_in_block
 from ..likelihoods import Likelihood
 from .features import Latent, LiftedView, View
@@ -94,7 +94,7 @@ class GroupedFeatures(NamedTuple):
         spread = self._core_spread(belief)
         for level, members in enumerate(self.levels):
             (own, path), parts = belief.blocks[level], self._above(level)
-            own, path = own.reshape(-1, own.shape[2]), path.reshape(-1, path.shape[2])
+            own, path = _by_weight(own), _by_weight(path)
             for z, place in members.columns():
                 shared, by_dummies = self._along(path, place, parts)
                 spread += z * (_row_dots(own.take(place, axis=0), members.z) + 2 * (shared + by_dummies))
@@ -105,7 +105,7 @@ class GroupedFeatures(NamedTuple):
         S, n = belief.core_covariance, self.layout.n_core
         out = self.phi @ S[: self._n_own]
         for members, (_, path) in zip(self.levels, belief.blocks, strict=True):
-            table = path[:, :, path.shape[2] - n :].reshape(-1, n)
+            table = _by_weight(path[:, :, path.shape[2] - n :])
             for z, place in members.columns():
                 out += z[:, None] * table.take(place, axis=0)
         for z, place in self._dummies():
@@ -114,17 +114,16 @@ class GroupedFeatures(NamedTuple):
 
     def gather(self, w: np.ndarray, b: np.ndarray) -> tuple[Arrow, np.ndarray]:
         """The arrow-shaped sums ``G``, and ``h``, in float64."""
-        n, n_own = self.layout.n_core, self._n_own
-        core, h = np.zeros((n, n)), np.zeros(self.layout.n_weights)
-        G, (h_levels, h_core) = nothing(self.layout, core), self.layout.split(h)
+        n_own, (G, h) = self._n_own, zeros(self.layout)
+        (levels, core), (h_levels, h_core) = G, self.layout.split(h)
         core[:n_own, :n_own] = weighted_gram(self.phi, w)
         h_core[:n_own] = b @ self.phi
         for level, members in enumerate(self.levels):
-            (A, C), parts = G[0][level], self._above(level)
+            (A, C), parts = levels[level], self._above(level)
             h_levels[level][:] = members.summed(b, members.z)
             for a, (z, place) in enumerate(members.columns()):
                 A[:, a] = members.summed(w * z, members.z)
-                self._gather_along(C.reshape(-1, C.shape[2]), slice(a, None, members.q), place, members, w * z, parts)
+                self._gather_along(_by_weight(C), slice(a, None, members.q), place, members, w * z, parts)
         for members, start, stop in self._crossed_places():
             h_core[start:stop] = members.summed(b, members.z).ravel()
             for a, (z, place) in enumerate(members.columns()):
@@ -205,7 +204,7 @@ class GroupedFeatures(NamedTuple):
 
     def _core_spread(self, belief: ArrowBelief) -> np.ndarray:
         """The spread that comes from the core's weights alone."""
-        if not self.crossed:
+        if self.layout.n_core == self._n_own > 0:
             return squares_through_lower(self.phi, belief.core_root)
         S, n_own = belief.core_covariance, self._n_own
         spread = _row_dots(self.phi @ S[:n_own, :n_own], self.phi)
@@ -290,6 +289,11 @@ class GroupedRows(NamedTuple):
             )
         variance = np.where(unseen, _row_dots(z @ self.population[index], as_float64(z)), 0.0)
         return Members(np.where(unseen[:, None], 0, z), np.where(unseen, 0, codes), J), variance
+
+
+def _by_weight(blocks: np.ndarray) -> np.ndarray:
+    """Blocks (groups, q, columns) as a table with a row for each weight."""
+    return blocks.reshape(blocks.shape[0] * blocks.shape[1], blocks.shape[2])
 
 
 def _row_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
