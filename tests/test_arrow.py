@@ -85,12 +85,12 @@ def test_moments_are_those_of_the_dense_gaussian(layout, rng):
 
 def test_accessors_name_parts_of_the_same_moments(layout, rng):
     belief, wanted = beliefs(layout, rng)
-    for level, (means, covariances) in enumerate(belief.of_levels):
+    for level in range(layout.n_levels):
+        means, covariances = belief.level(level)
         for group in range(layout.sizes[level][0]):
             own = dense.places(layout, level, group)
             assert_allclose(means[group], wanted.mean[own], rtol=1e-9, atol=1e-10)
             assert_allclose(covariances[group], wanted.covariance[np.ix_(own, own)], rtol=1e-8, atol=1e-11)
-    assert len(belief.of_levels) == layout.n_levels
     assert_allclose(belief.core_mean, wanted.mean[layout.core], rtol=1e-9, atol=1e-10)
     assert_allclose(belief.core_covariance, wanted.covariance[layout.core, layout.core], rtol=1e-8, atol=1e-11)
 

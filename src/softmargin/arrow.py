@@ -109,20 +109,18 @@ class ArrowBelief(NamedTuple):
         """The mean of the weights that are dense."""
         return self.mean[self.layout.core]
 
-    @property
-    def of_levels(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Means (groups, q) and covariances (groups, q, q) of the groups of each level."""
-        means, _ = self.layout.split(self.mean)
-        return tuple((mean, S) for mean, (S, _) in zip(means, self.blocks, strict=True))
+    def level(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """Means (groups, q) and covariances (groups, q, q) of the groups of a level."""
+        return self.mean[self.layout.of_level(level)].reshape(self.layout.sizes[level]), self.blocks[level][0]
 
     def energy(self, precision: tuple[Sequence[np.ndarray], np.ndarray]) -> float:
         r""":math:`E\, u^T P u`, for a (q, q) precision shared by the groups of each level, and the core's."""
         (levels, P), m, S = precision, self.core_mean, self.core_covariance
-        core = P @ (np.diagonal(S) + m * m) if P.ndim == 1 else np.sum(P * S) + m @ P @ m
-        return float(core) + sum(
-            float(np.sum(shared * (S.sum(axis=0) + m.T @ m)))
-            for shared, (m, S) in zip(levels, self.of_levels, strict=True)
-        )
+        total = float(P @ (np.diagonal(S) + m * m) if P.ndim == 1 else np.sum(P * S) + m @ P @ m)
+        for index, shared in enumerate(levels):
+            means, covariances = self.level(index)
+            total += float(np.sum(shared * (covariances.sum(axis=0) + means.T @ means)))
+        return total
 
     def felt(self, dG: Arrow, dh: np.ndarray) -> np.ndarray:
         """A change of natural parameters as one flat vector, each entry in units of this belief's deviations.
