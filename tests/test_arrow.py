@@ -64,6 +64,8 @@ def test_the_reference_and_the_layout_agree_on_places(layout, rng):
         assert levels[level].ravel().tolist() == places[layout.of_level(level)].tolist()
         assert levels[level][J - 1].tolist() == dense.places(layout, level, J - 1)
         assert layout.width(level) == len(dense.path_places(layout, level, 0))
+        path = layout.on_path(level, levels, core)
+        assert path.tolist() == [dense.path_places(layout, level, group) for group in range(J)]
     assert core.tolist() == places[layout.core].tolist()
     assert layout.joined(levels, core).tolist() == places.tolist()
     draws = rng.normal(size=(3, layout.n_weights))

@@ -65,6 +65,11 @@ class Layout(NamedTuple):
             yield above, slice(start, start + q), ancestor
             start += q
 
+    def on_path(self, level: int, levels: Sequence[np.ndarray], core: np.ndarray) -> np.ndarray:
+        """A value for each weight on the path of each group (groups, W), from the parts that `split` makes."""
+        above = [levels[k][ancestor] for k, _, ancestor in self.path(level)]
+        return np.concatenate([*above, np.broadcast_to(core, (self.sizes[level][0], self.n_core))], axis=1)
+
     def split(self, flat: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """The levels (..., groups, q) and the core (..., weights) of (draws of) a flat vector."""
         parts = [flat[..., self.of_level(level)] for level in range(self.n_levels)]
@@ -131,10 +136,8 @@ class ArrowBelief(NamedTuple):
         own, core = self.layout.split(sd)
         half, parts = 0.5**0.5, []
         for level, (A, C) in enumerate(dG[0]):
-            above = [own[k][ancestor] for k, _, ancestor in self.layout.path(level)]
-            path = np.concatenate([*above, np.broadcast_to(core, (len(C), len(core)))], axis=1)
-            mine = own[level][:, :, None]
-            parts += [half * mine * A * mine.swapaxes(1, 2), mine * C * path[:, None, :]]
+            mine, path = own[level][:, :, None], self.layout.on_path(level, own, core)[:, None, :]
+            parts += [half * mine * A * mine.swapaxes(1, 2), mine * C * path]
         parts += [half * core[:, None] * dG[1] * core, sd * (dh - times(dG, self.mean, self.layout))]
         return np.concatenate([part.ravel() for part in parts])
 
