@@ -45,7 +45,7 @@ def r_hat(draws: np.ndarray) -> np.ndarray:
     (True, True)
     """
     draws = np.asarray(draws, dtype=float)
-    if draws.shape[1] < _LEAST_DRAWS:
+    if draws.shape[1] < _LEAST_DRAWS or draws.size == 0:
         return np.full(draws.shape[2:], np.nan)
     halves = _halves(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
@@ -60,7 +60,7 @@ def ess_bulk(draws: np.ndarray) -> np.ndarray:
     True
     """
     draws = np.asarray(draws, dtype=float)
-    if draws.shape[1] < _LEAST_DRAWS:
+    if draws.shape[1] < _LEAST_DRAWS or draws.size == 0:
         return np.full(draws.shape[2:], np.nan)
     return ess(_scores(_halves(draws)))
 
@@ -68,7 +68,7 @@ def ess_bulk(draws: np.ndarray) -> np.ndarray:
 def ess_tail(draws: np.ndarray) -> np.ndarray:
     """How many independent draws would tell the 5% and the 95% quantile as well, whichever is worse off."""
     draws = np.asarray(draws, dtype=float)
-    if draws.shape[1] < _LEAST_DRAWS:
+    if draws.shape[1] < _LEAST_DRAWS or draws.size == 0:
         return np.full(draws.shape[2:], np.nan)
     below = [draws <= np.quantile(draws, share, axis=(0, 1)) for share in _TAILS]
     worth = np.minimum(*(ess(_halves(part.astype(float))) for part in below))
@@ -101,7 +101,7 @@ def ess(draws: np.ndarray) -> np.ndarray:
     tau = 2 * summed - 1 + np.where(end_pair >= 0, end, np.maximum(end, 0))
     # Draws that alternate are worth more than independent ones, but not without end.
     worth = n_chains * n / np.maximum(tau, 1 / np.log10(n_chains * n))
-    return np.where(still, float(n_chains * n), worth)
+    return np.where(np.isnan(total), np.nan, np.where(still, float(n_chains * n), worth))
 
 
 def summary(draws: np.ndarray) -> dict[str, np.ndarray]:
@@ -117,10 +117,10 @@ def summary(draws: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def warn_unless_mixed(largest_r_hat: float, n_effective: float, stacklevel: int = 2) -> None:
-    """A `MixingWarning` where chains disagree."""
+    """A `MixingWarning` where chains disagree, as if the caller had given it."""
     if largest_r_hat > LARGEST_R_HAT:
         warnings.warn(
-            f"The chains have not mixed: R-hat is {largest_r_hat:.3g} at worst, above {LARGEST_R_HAT}, and the draws "
+            f"The chains have not mixed: R-hat is {largest_r_hat:.3f} at worst, above {LARGEST_R_HAT}, and the draws "
             f"are worth {n_effective:.0f} independent ones. Raise n_draws, warm_up or thin.",
             MixingWarning,
             stacklevel=stacklevel + 1,

@@ -151,34 +151,37 @@ class PolyaGamma:
         """
         v = np.maximum(v, 1e-24)
         nu = y * mu
-        t = _mode(nu, v, k)
+        gap = _mode_gap(nu, v, k)
+        t = nu + gap
         width = 1 / np.sqrt(1 / v + k * expit(t) * expit(-t))
         x = np.linspace(-1, 1, _N_NODES)[:, None] * np.arcsinh(_REACH * np.sqrt(v) / width)
-        at = t + width * np.sinh(x)
-        log_density = k * log_expit(at) - (at - nu) ** 2 / (2 * v)
+        away = width * np.sinh(x)
+        log_density = k * log_expit(t + away) - (gap + away) ** 2 / (2 * v)
         top = log_density.max(axis=0)
         share = np.exp(log_density - top) * np.cosh(x)
         total = share.sum(axis=0)
-        mean = np.sum(share * (at - t), axis=0) / total
-        variance = np.sum(share * (at - t - mean) ** 2, axis=0) / total
+        mean = np.sum(share * away, axis=0) / total
+        variance = np.sum(share * (away - mean) ** 2, axis=0) / total
         log_total = top + np.log(total * width * (x[1] - x[0])) - 0.5 * np.log(2 * np.pi * v)
         return Tilted(log_total, y * (t + mean), variance)
 
 
-def _mode(nu: np.ndarray, v: np.ndarray, k: np.ndarray) -> np.ndarray:
-    r"""Where :math:`t = \nu + k v \sigma(-t)`: by Newton's steps, halving where they would leave the bracket.
+def _mode_gap(nu: np.ndarray, v: np.ndarray, k: np.ndarray) -> np.ndarray:
+    r"""How far the mode lies from the mean, :math:`g = k v \sigma(-\nu - g)`: by Newton's steps, halving where they
+    would leave the bracket.
 
-    The bracket: at :math:`t = \max(\nu, 0) + \log(1 + k v)` the right side, less :math:`\nu`, is at most
+    The bracket: at :math:`g = \max(-\nu, 0) + \log(1 + k v)` the right side is at most
     :math:`k v / (2 + k v) \le \log(1 + k v)`.
     """
-    low, high = nu, np.maximum(nu, 0) + np.log1p(k * v)
-    t = high
+    low, high = np.zeros_like(nu), np.maximum(-nu, 0) + np.log1p(k * v)
+    gap = high
     for _ in range(_N_STEPS):
-        excess = t - nu - k * v * expit(-t)
-        low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
-        t = t - excess / (1 + k * v * expit(t) * expit(-t))
-        t = np.where((t >= low) & (t <= high), t, (low + high) / 2)
-    return t
+        t = nu + gap
+        excess = gap - k * v * expit(-t)
+        low, high = np.where(excess < 0, gap, low), np.where(excess < 0, high, gap)
+        gap = gap - excess / (1 + k * v * expit(t) * expit(-t))
+        gap = np.where((gap >= low) & (gap <= high), gap, (low + high) / 2)
+    return gap
 
 
 def _far_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
