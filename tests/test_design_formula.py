@@ -80,6 +80,24 @@ def test_functions_and_quoted_names(frame):
     assert design.fixed_names[3:] == ("first name", "C(clinic)[1]", "C(clinic)[2]", "C(clinic)[3]")
 
 
+def test_small_integers_and_truth_values_are_numbers(frame):
+    frame["count"] = np.arange(40, dtype=np.uint8)
+    frame["flag"] = frame["dose"] > 0
+    design, matrix = made("~ count + flag + I(count**2) + I(flag + flag) + C(flag)", frame)
+    count, flag = np.arange(40.0), frame["flag"].to_numpy(dtype=float)
+    assert_array_equal(matrix, np.column_stack([count, flag, count**2, 2 * flag, flag]))
+    assert design.fixed_names[-1] == "C(flag)[1]"
+
+
+def test_new_integers_may_be_floats(frame):
+    design, matrix = made("~ C(clinic) + patient", frame)
+    assert_array_equal(design.matrix(frame.astype({"clinic": float, "patient": float})), matrix)
+    assert_array_equal(design.matrix(frame.astype({"clinic": np.uint8, "patient": np.uint8})), matrix)
+    for clinic in (9, 1.5):
+        with pytest.raises(ValueError, match=rf"levels \({clinic}.*\) in 'C\(clinic\)' are not present"):
+            design.matrix(frame.assign(clinic=clinic))
+
+
 def test_order_of_categories_where_declared(frame):
     frame["treatment"] = pd.Categorical(frame["treatment"], categories=["c", "a", "z", "b"], ordered=True)
     assert made("~ treatment", frame)[0].fixed_names == ("treatment[a]", "treatment[b]")
@@ -251,8 +269,9 @@ def test_blocks_of_one_factor_stay_apart_where_they_are_correlated(frame):
 def test_new_groups_are_minus_one(frame):
     design, _ = made("~ dose + (1|clinic/patient)", frame)
     clinic, patient = design.factors[1].levels[7]
-    new = design.matrix(frame.iloc[:3].assign(clinic=[99, 0, clinic], patient=[0, 99, patient]))
-    assert_array_equal(new[:, 1:], [[-1, -1], [0, -1], [clinic, 7]])
+    assert (0, 4) in design.factors[1].levels.tolist()  # the neighbour of clinic 1 with a code one too small
+    new = design.matrix(frame.iloc[:3].assign(clinic=[99, 1, clinic], patient=[0, 99, patient]))
+    assert_array_equal(new[:, 1:], [[-1, -1], [1, -1], [clinic, 7]])
 
 
 # Splines -----------------------------------------------------------------------------------------

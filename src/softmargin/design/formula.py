@@ -17,6 +17,7 @@ from .levels import Levels, categories, category_codes
 
 _TOKENS = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\|\||.", re.DOTALL)
 _BARS = ("|", "||")
+_MAKES_CATEGORIES = ("B", "C", "S", "T", "binary")
 
 
 class RandomTerm(NamedTuple):
@@ -203,7 +204,7 @@ class _Known:
 
 
 class _Variable(NamedTuple):
-    """What is remembered of a column: its levels, or some number that can stand in where one is missing."""
+    """What is remembered of a column: its levels, or some number of its kind that can stand in where one is missing."""
 
     levels: Levels | None
     stand_in: Any
@@ -222,7 +223,7 @@ class FormulaColumns:
 
         self.use = use
         self.intercept = any(isinstance(term, Intercept) for term in terms)
-        self.variables = {name: self._remember(X, name) for name in _variables(terms, X)}
+        self.variables = {name: _remembered(X, name, terms) for name in _variables(terms, X)}
         frame, missing = self._complete(X)
         rest = [term for term in terms if not isinstance(term, Intercept)]
         try:
@@ -263,15 +264,6 @@ class FormulaColumns:
             start = stop
         return matrix
 
-    def _remember(self, X: Any, name: str) -> _Variable:
-        values = tables.column(X, name)
-        if not tables.is_numeric(values):
-            return _Variable(categories(X, name), None)
-        observed = np.flatnonzero(~tables.missing(values))
-        if not len(observed):
-            raise ValueError(f"Column {name!r} is missing in every row: drop it from the formula.")
-        return _Variable(None, values[observed[0]])
-
     def _complete(self, X: Any) -> tuple[Any, dict[str, np.ndarray]]:
         """The columns in use without gaps, as pandas has them, and where the gaps were."""
         import pandas as pd
@@ -291,7 +283,7 @@ class FormulaColumns:
             if missing.any():
                 gaps[name] = missing
                 values = np.where(missing, variable.stand_in, values)
-            columns[name] = values
+            columns[name] = values.astype(np.result_type(variable.stand_in, values), copy=False)
         return pd.DataFrame(columns, index=pd.RangeIndex(X.shape[0])), gaps
 
 
@@ -302,6 +294,20 @@ def _variables(terms: list[Any], X: Any) -> list[str]:
     wanted = [name for name in used if name in known or name not in _Known().namespace]
     tables.check_names(X, wanted)
     return wanted
+
+
+def _remembered(X: Any, name: str, terms: list[Any]) -> _Variable:
+    values = tables.column(X, name)
+    if not tables.is_numeric(values):
+        return _Variable(categories(X, name), None)
+    observed = np.flatnonzero(~tables.missing(values))
+    if not len(observed):
+        raise ValueError(f"Column {name!r} is missing in every row: drop it from the formula.")
+    # Products of integers may overflow, but as labels of levels they look better: C(x)[1], not C(x)[1.0].
+    calls = [part for term in terms for part in getattr(term, "components", ()) if hasattr(part, "call")]
+    is_label = any(part.call.callee in _MAKES_CATEGORIES and name in part.var_names for part in calls)
+    whole = is_label and values.dtype.kind in "biu"
+    return _Variable(None, np.asarray(values[observed[0]], dtype=np.int64 if whole else np.float64))
 
 
 def _any(missing: dict[str, np.ndarray], term: Any, n_rows: int) -> np.ndarray:
