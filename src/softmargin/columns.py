@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,26 +21,36 @@ class Columns(NamedTuple):
 
 
 def describe(X: Any, weight: np.ndarray) -> Columns:
-    """Weighted moments in two passes and in float64, safe for far offsets and for squares that would overflow.
+    """Weighted moments of what is there, in two passes and in float64, safe for far offsets and squares that overflow.
 
     >>> describe(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2))
     Columns(center=array([2., 5.]), spread=array([1., 5.]))
     """
     share = weight / weight.sum()
-    center, low, high = np.zeros(X.shape[1]), np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
-    for block, w in _blocks(X, share):
-        center = center + w @ block
-        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+    nothing, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    total, low, high = nothing, nothing + np.inf, nothing - np.inf
+    for block, w, there in _blocks(X, share):
+        present = present + (w.sum() if there is None else w @ there)
+        total = total + w @ (block if there is None else np.where(there, block, 0))
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
+    present = np.where(present > 0, present, 1.0)
+    center = total / present
     largest = np.maximum(high - center, center - low)
     constant = largest <= _CONSTANT * np.abs(center)
     unit = np.where(constant | (largest == 0), 1.0, largest)
-    variance = sum(w @ ((block - center) / unit) ** 2 for block, w in _blocks(X, share))
-    spread = np.where(constant, np.maximum(1.0, np.abs(center)), unit * np.sqrt(variance))
-    return Columns(np.asarray(center), spread)
+    variance = nothing
+    for block, w, there in _blocks(X, share):
+        away = ((block - center) / unit) ** 2
+        variance = variance + w @ (away if there is None else np.where(there, away, 0))
+    spread = np.where(constant, np.maximum(1.0, np.abs(center)), unit * np.sqrt(variance / present))
+    return Columns(center, spread)
 
 
-def _blocks(X: Any, share: np.ndarray) -> Any:
+def _blocks(X: Any, share: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    """Blocks of rows, their shares, and where entries are not missing; None if none are."""
     size = rows_in_block(X.shape[1])
     for start in range(0, X.shape[0], size):
         rows = slice(start, start + size)
-        yield dense(X[rows]).astype(np.float64, copy=False), share[rows]
+        block = dense(X[rows]).astype(np.float64, copy=False)
+        there = ~np.isnan(block) if np.isnan(block.min(initial=0)) else None  # a minimum passes NaN on
+        yield block, share[rows], there

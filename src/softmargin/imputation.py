@@ -1,8 +1,9 @@
 r"""The model of the columns themselves, which foretells missing entries from the others.
 
 Rows of columns are :math:`d \sim N(\mu, \Sigma)` with :math:`\mu \sim N(0, \sigma_\mu^2 I)` and
-:math:`\Sigma \sim IW(\Psi, \nu)`; the belief is :math:`q(\mu)\, q(\Sigma) = N(\bar\mu, S_\mu)\, IW(\Psi_q, \nu_q)`.  From
-the sums ``n``, :math:`\sum d` and :math:`\sum d d^T` over rows (expected ones, where entries are missing),
+:math:`\Sigma \sim IW(\Psi, \nu)`; the belief is
+:math:`q(\mu)\, q(\Sigma) = N(\bar\mu, S_\mu)\, IW(\Psi_q, \nu_q)`.  From the sums ``n``, :math:`\sum d` and
+:math:`\sum d d^T` over rows (expected ones, where entries are missing),
 
 .. math:: S_\mu = (\sigma_\mu^{-2} I + n \Lambda)^{-1}, \quad \bar\mu = S_\mu \Lambda \sum d, \quad
           \Psi_q = \Psi + \sum E (d - \mu)(d - \mu)^T, \quad \nu_q = \nu + n, \quad
@@ -11,12 +12,16 @@ the sums ``n``, :math:`\sum d` and :math:`\sum d d^T` over rows (expected ones, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .arrays import cholesky, inverse_lower, row_squares
+from .arrays import cholesky, combined, inverse_lower, row_squares
 from .wishart import InverseWishart, log_det
+
+if TYPE_CHECKING:
+    from .chunks import Table
+    from .rows import LinearRows
 
 #: Turns between mean and covariance inside one update: they cost no pass over the data.
 _TURNS = 3
@@ -51,20 +56,31 @@ class Imputation(NamedTuple):
 
 
 class ColumnModel(NamedTuple):
-    """The prior of mean and covariance of the columns, for columns in units of their spread."""
+    """The prior of mean and covariance of the columns, which lie about ``center`` and spread by ``spread``."""
 
-    n_columns: int
+    center: np.ndarray
+    spread: np.ndarray
     mean_variance: float = 1e8
     scale: float = 0.01
+
+    @classmethod
+    def standard(cls, n_columns: int) -> ColumnModel:
+        """For columns about zero in units of their spread."""
+        return cls(np.zeros(n_columns), np.ones(n_columns))
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.center)
 
     @property
     def covariance(self) -> InverseWishart:
         """The prior of the covariance."""
-        return InverseWishart(self.scale * np.eye(self.n_columns), self.n_columns + 1.0)
+        return InverseWishart(np.diag(self.scale * self.spread**2), self.n_columns + 1.0)
 
     def start(self, n: float) -> Sums:
-        """The sums of as many rows whose columns have mean 0, variance 1 and nothing in common."""
-        return Sums(np.zeros(self.n_columns), n * np.eye(self.n_columns), n)
+        """The sums of as many rows whose columns have nothing in common."""
+        second = np.diag(self.spread**2) + np.outer(self.center, self.center)
+        return Sums(n * self.center, n * second, n)
 
     def updated(self, sums: Sums, before: Imputation | None = None) -> Imputation:
         """The belief given sums over rows: mean and covariance by turns."""
@@ -99,3 +115,15 @@ class ColumnModel(NamedTuple):
         scale, dof = self.covariance
         scale = scale + sums.around(mean) + sums.n * of_mean
         return InverseWishart((scale + scale.T) / 2, dof + sums.n)
+
+
+def column_sums(table: Table, rows: LinearRows) -> Sums:
+    """The sums of the columns of complete rows, block by block."""
+    total = None
+    for index in range(table.n_blocks):
+        X, _, weight = table.block(index)
+        values = np.asarray(rows.lift(X).phi[:, : len(rows.scale)], dtype=np.float64)
+        part = Sums(weight @ values, (weight[:, None] * values).T @ values, float(weight.sum()))
+        total = part if total is None else combined(total, 1, part)
+    assert total is not None
+    return total

@@ -44,8 +44,8 @@ class Response(NamedTuple):
 
 
 class Foretold(NamedTuple):
-    r"""Rows with missing entries as the others foretell them, and the covariance ``c`` of their latent values with those
-    of the rows as the labels filled them.
+    r"""Rows with missing entries as the others foretell them, and the covariance ``c`` of their latent values with
+    those of the rows as the labels filled them.
 
     A row then enters the sums as it was filled and is judged as it was foretold:
     :math:`\mu_{-i} = \mu^0 - c_k\, g / (1 - k a_k)` and :math:`v_{-i} = v^0 + w c^2 / (1 - w a)`.

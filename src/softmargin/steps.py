@@ -172,7 +172,9 @@ class Ascender:
     def _step(self, climb: _Climb) -> None:
         """One pass: propose, visit, accept or reject."""
         point, extrapolated = climb.point, climb.may_extrapolate
-        natural = extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
+        natural = (
+            extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
+        )
         candidate = self._try(natural, point, climb.rate)
         if candidate is None:
             self._monitor.record(float("nan"), accepted=False)

@@ -43,7 +43,7 @@ from .gaussian import Belief
 from .links import Link, LogisticLink, fit_logistic_link
 from .loo import left_out, thinned
 from .monitor import Monitor
-from .priors import Prior
+from .priors import Prior, Ridge, VarianceComponents
 from .sampling import scattered
 from .steps import Ascent, Natural, ascend
 
@@ -97,8 +97,15 @@ class Stream(NamedTuple):
     record: Record
 
 
-def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream:
+def can_stream(prior: Prior) -> bool:
+    """Whether one Gaussian is all that a prior need know of rows that are gone."""
+    return isinstance(prior, (Ridge, VarianceComponents))
+
+
+def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
     """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
+    if not can_stream(problem.prior):
+        return None
     some, _ = thinned(problem, problem.table.weight)
     point = ascent.point
     return Stream(_remembered(some, ascent), point.belief, float(point.stats.n), record.thinned())

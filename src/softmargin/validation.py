@@ -56,6 +56,16 @@ def share(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}.")
 
 
+def inclusion_share(value: Any) -> None:
+    """``value`` is the word "learned", or a number between 0 and 1."""
+    if isinstance(value, str) and value == "learned":
+        return
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
+        raise ValueError(
+            f"rho, the share of columns expected to matter, must lie between 0 and 1, or be 'learned'; got {value!r}."
+        )
+
+
 def learning_rate(value: Any) -> None:
     """``value`` is the word "adaptive", or the delay and the power of a schedule."""
     if isinstance(value, str) and value == "adaptive":
@@ -74,8 +84,11 @@ def learning_rate(value: Any) -> None:
 # Rows --------------------------------------------------------------------------------------------
 
 
-def check_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """``X`` as a float array or CSR matrix, columns checked against those of ``fit`` unless ``reset``."""
+def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False) -> Any:
+    """``X`` as a float array or CSR matrix, columns checked against those of ``fit`` unless ``reset``.
+
+    With ``missing``, an array may have entries that are NaN.
+    """
     try:
         checked = validate_data(
             estimator,
@@ -89,8 +102,21 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     except (TypeError, ValueError) as error:
         _name_unreadable_columns(X, error)
         raise
-    _refuse_infinite(estimator, checked)
+    _refuse_infinite(estimator, checked, missing and not scipy.sparse.issparse(checked))
     return checked
+
+
+def has_missing(X: Any) -> bool:
+    """Whether any entry of an array is NaN."""
+    return not scipy.sparse.issparse(X) and X.size > 0 and bool(np.isnan(X.min()))  # a minimum passes NaN on
+
+
+def refuse_empty_columns(estimator: Any, X: np.ndarray) -> None:
+    """Columns without a single entry say nothing, not even of themselves."""
+    empty = np.flatnonzero(np.isnan(X).all(axis=0))
+    if len(empty):
+        without = _listed(_names(estimator, empty), verb="has")
+        raise ValueError(f"In X, {without} no observed value: drop such columns before fitting.")
 
 
 def _name_unreadable_columns(X: Any, error: Exception) -> None:
@@ -110,18 +136,16 @@ def _name_unreadable_columns(X: Any, error: Exception) -> None:
         ) from error
 
 
-def _refuse_infinite(estimator: Any, X: Any) -> None:
+def _refuse_infinite(estimator: Any, X: Any, missing: bool) -> None:
     values = X.data if scipy.sparse.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()) or np.isfinite(values).all():
+        if np.isfinite(values.sum()) or np.isfinite(values).all() or (missing and not np.isinf(values).any()):
             return
-    if scipy.sparse.issparse(X):
-        columns = np.unique(X.indices[~np.isfinite(X.data)])
-    else:
-        columns = np.flatnonzero(~np.isfinite(X).all(axis=0))
-    names = getattr(estimator, "feature_names_in_", columns.max() + 1)
-    shown = [names[c] for c in columns] if isinstance(names, np.ndarray) else list(columns)
-    if np.isnan(values).any():
+    bad = np.isinf if missing else lambda part: ~np.isfinite(part)
+    sparse = scipy.sparse.issparse(X)
+    columns = np.unique(X.indices[bad(X.data)]) if sparse else np.flatnonzero(bad(X).any(axis=0))
+    shown = _names(estimator, columns)
+    if np.isnan(values).any() and not missing:
         raise ValueError(
             f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {type(estimator).__name__} does not "
             f"accept missing values encoded as NaN natively; put an imputer such as sklearn.impute.SimpleImputer "
@@ -131,6 +155,12 @@ def _refuse_infinite(estimator: Any, X: Any) -> None:
         f"Input X contains infinity or a value too large for {values.dtype}: {_listed(shown, verb='has')} such values. "
         f"Replace or drop them."
     )
+
+
+def _names(estimator: Any, columns: np.ndarray) -> list[Any]:
+    """Columns as their owner calls them."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return list(columns) if names is None else [names[column] for column in columns]
 
 
 def _listed(names: list[Any], verb: str = "is") -> str:

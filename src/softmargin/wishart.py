@@ -63,7 +63,8 @@ class InverseWishart(NamedTuple):
         return float(halves / 2 + multigammaln(prior.dof / 2, q) - multigammaln(self.dof / 2, q))
 
     def drawn(self, rng: np.random.Generator) -> InverseWishart:
-        r"""A draw: by Bartlett, :math:`\Sigma^{-1} = R^T A A^T R` for :math:`\Psi^{-1} = R^T R`, ``A`` lower triangular."""
+        r"""A draw, by Bartlett: :math:`\Sigma^{-1} = R^T A A^T R` for :math:`\Psi^{-1} = R^T R`, ``A`` lower triangular
+        with normal entries, and roots of chi-squared ones on the diagonal."""
         R, q = inverse_lower(cholesky(self.scale)), self.size
         A = np.tril(rng.standard_normal((q, q)), -1)
         A[np.diag_indices(q)] = np.sqrt(rng.chisquare(self.dof - np.arange(q)))

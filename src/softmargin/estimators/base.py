@@ -16,19 +16,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
 from ..engine import Problem
-from ..inference import HINGES, INFERENCES, Inferred, Plan, infer
+from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES
 from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
 from ..rows import Rows, View
-from ..streaming import NOTHING, Record, Stream, absorb, begun
+from ..streaming import NOTHING, Record, Stream, absorb, begun, can_stream
 from ..validation import (
     check_labels,
     check_rows,
     check_weights,
     class_weights,
     declared_classes,
+    has_missing,
     learning_rate,
     number_of_jobs,
     one_of,
@@ -53,11 +54,12 @@ class Data(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The rows and the prior of a model, and the kernels that were judged on the way to them."""
+    """The rows and the prior of a model, the loss they are to meet, and the kernels that were judged on the way."""
 
     rows: Rows
     prior: Prior
-    judged: list[dict[str, Any]]
+    loss: str
+    judged: list[dict[str, Any]] = []
 
 
 class Found(NamedTuple):
@@ -67,7 +69,7 @@ class Found(NamedTuple):
     parts: Parts
     problem: Problem
     inferred: Inferred
-    stream: Stream
+    stream: Stream | None
     monitor: Monitor
     link: Link
     loo_log_loss: float | None
@@ -85,6 +87,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     batch_size: int | str
     learning_rate: Any
     n_draws: int
+    n_chains: int
+    warm_up: int | str
+    thin: int
     forgetting: float
     link: str
     class_weight: Any
@@ -95,6 +100,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     verbose: bool | int
     random_state: Any
     _INFERENCES: tuple[str, ...] = INFERENCES
+    #: Whether entries of X may be missing.
+    _MISSING: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fits the classifier.
@@ -184,7 +191,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         with one_blas_thread:
             parts = self._parts(data, rng, monitor, jobs)
             table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
-            problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
+            problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
             record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
             link, loo_log_loss = self._fit_link(record)
@@ -195,6 +202,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
         """All the work of ``partial_fit``; nothing is found where no row has any weight."""
         stream: Stream | None = getattr(self, "_stream", None)
+        if stream is None and hasattr(self, "_fitted_prior"):
+            self._refuse_stream(self._fitted_prior)
         known = declared_classes(classes, getattr(self, "classes_", None) if stream is not None else None)
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
         data = self._check_data(X, y, sample_weight, known, first=stream is None)
@@ -205,9 +214,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             if stream is None:
                 parts = self._parts(data, check_random_state(self.random_state), monitor, jobs)
             else:
-                parts = Parts(self.rows_, self._fitted_prior, [])
+                parts = Parts(self.rows_, self._fitted_prior, self.loss_)
+            self._refuse_stream(parts.prior)
             table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
-            problem = Problem(table, parts.rows, LOSSES[self.loss], parts.prior, jobs)
+            problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
             stream, ascent = absorb(
                 stream,
                 problem,
@@ -224,7 +234,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
     ) -> Data:
         """The data, checked; rows of weight 0 go.  Classes are those present, unless they were declared."""
-        X = check_rows(self, X, reset=first)
+        X = check_rows(self, X, reset=first, missing=self._MISSING)
         y = check_labels(X, y)
         copies = check_weights(sample_weight, X.shape[0])
         factor = class_weights(self.class_weight, y, copies, classes)
@@ -236,21 +246,30 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         seen = slice(None) if np.all(weight > 0) else weight > 0
         return Data(X[seen], signs[seen], weight[seen], unit[seen], classes)
 
+    @property
+    def _draws_wanted(self) -> tuple[int, int, int | str, int]:
+        return self.n_draws, self.n_chains, self.warm_up, self.thin
+
     def _plan(self) -> Plan:
         how = "cavi" if self.inference == "batch" else self.inference
-        return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, self.n_draws)
+        return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, *self._draws_wanted)
 
     def _check_parameters(self) -> None:
-        one_of("loss", self.loss, LOSSES)
+        one_of("loss", self.loss, ("auto", *LOSSES))
         one_of("inference", self.inference, self._INFERENCES)
-        if self.inference in ("gibbs", "ecm") and self.loss not in HINGES:
+        allowed = {"gibbs": DRAWABLE, "ecm": HINGES}.get(self.inference, LOSSES)
+        if self.loss != "auto" and self.loss not in allowed:
             raise ValueError(
-                f"inference={self.inference!r} rests on the hinge's augmentation: it needs loss='hinge', got "
-                f"loss={self.loss!r}."
+                f"inference={self.inference!r} rests on an augmentation, which loss={self.loss!r} does not have; use "
+                f"one of {', '.join(map(repr, allowed))}."
             )
         positive_integer("batch_size", self.batch_size, words=("auto",))
         learning_rate(self.learning_rate)
         positive_integer("n_draws", self.n_draws)
+        positive_integer("n_chains", self.n_chains)
+        positive_integer("thin", self.thin)
+        if self.warm_up != 0:
+            positive_integer("warm_up", self.warm_up, words=("auto",))
         one_of("link", self.link, LINKS)
         share("forgetting", self.forgetting)
         positive_number("tol", self.tol, zero=True)
@@ -270,9 +289,22 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"weight, or None."
             )
 
+    def _refuse_stream(self, prior: Prior) -> None:
+        if not can_stream(prior):
+            raise ValueError(
+                "partial_fit keeps one Gaussian of the past, which is not all there is to know where variables are "
+                "selected, entries are missing or rows are grouped; fit all rows together."
+            )
+
     @abstractmethod
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         """The rows and the prior of this model, found with so many threads."""
+
+    def _loss_for(self, gaussian: bool = True) -> str:
+        """The loss to fit: where latent values are not Gaussian, ``"auto"`` is a bound that needs two moments only."""
+        if self.loss != "auto":
+            return self.loss
+        return "hinge" if gaussian else "hinge-augmented"
 
     def _fit_link(self, record: Record) -> tuple[Link, float | None]:
         """The link, and the log loss of the rows that it was fitted on, if any: NaN if none can be left out."""
@@ -284,19 +316,25 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _keep(self, found: Found) -> None:
         """Stores what was found."""
         problem, ascent = found.problem, found.inferred.ascent
-        self.classes_ = found.data.classes
+        self.classes_, self.loss_ = found.data.classes, found.parts.loss
         self.rows_, self.belief_ = problem.rows, ascent.point.belief
-        self._seen_belief, self._dtype = problem.prior.effective(self.belief_), problem.table.reference.dtype
+        self.draws_ = found.inferred.draws
+        self._seen_belief = problem.prior.effective(self.belief_) if self.draws_ is None else self.draws_.seen
+        self._dtype = problem.table.reference.dtype
         self._view = self._view_of(self._dtype)
         self.bound_, self.stop_reason_ = ascent.point.objective, found.reason
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
         self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
-        self.draws_ = found.inferred.draws
         self._fitted_prior, self._stream = problem.prior, found.stream
 
-    def _view_of(self, dtype: Any) -> View:
+    def _view_of(self, dtype: Any, missing: bool = False) -> View:
+        """The quickest way to latent moments, for rows with or without missing entries."""
         with one_blas_thread:
-            return self.rows_.view(self._seen_belief, np.empty(0, dtype=dtype))
+            return self._rows_for(missing).view(self._seen_belief, np.empty(0, dtype=dtype))
+
+    def _rows_for(self, missing: bool) -> Rows:
+        """Rows that may have missing entries know what to do about them; others pass them by."""
+        return self.rows_
 
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""
@@ -325,15 +363,19 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         positive_integer("n_samples", n_samples)
         rng = check_random_state(random_state)
-        X = dense(check_rows(self, X, reset=False)).astype(np.float64, copy=False)
-        draws = self.rows_.lift(X).phi @ self._draw_weights(n_samples, rng).T
-        root = self.rows_.leftover_root(X)
+        X = dense(check_rows(self, X, reset=False, missing=self._MISSING)).astype(np.float64, copy=False)
+        rows, nothing = self._rows_for(has_missing(X)), np.zeros(X.shape[0])
+        features, weights = rows.lift(X), self._draw_weights(n_samples, rng)
+        # Missing entries are drawn anew with each draw of the weights, from what the others foretell.
+        filled = (features.drawn(u, self._seen_belief.hyper, (nothing, nothing), nothing, rng) for u in weights)
+        draws = np.column_stack([part.at(u) for part, u in zip(filled, weights, strict=True)])
+        root = rows.leftover_root(X)
         return draws if root is None else draws + root @ rng.standard_normal((root.shape[1], n_samples))
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
         if self.draws_ is None:
             return self._seen_belief.sample(n_samples, rng)
-        return self.draws_.weights[rng.randint(len(self.draws_.weights), size=n_samples)]
+        return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The logit of the probability of ``classes_[1]``, for each row."""
@@ -352,11 +394,12 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link."""
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        X = check_rows(self, X, reset=False, missing=self._MISSING)
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.n_weights), dtype.itemsize)
-        view = self._view if dtype == self._dtype else self._view_of(dtype)
+        missing = has_missing(X)
+        view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
 
         def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:
             return view.moments(dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))
@@ -368,4 +411,5 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._MISSING
         return tags

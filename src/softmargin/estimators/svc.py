@@ -42,14 +42,15 @@ class BayesianSVC(BayesianClassifier):
         same with ``Matern()``.  Length-scales of None are the spread of each column times the root of the
         number of columns.
         `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for twice the variance.
-    loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
-        ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is the bound of
-        Wenzel et al. (2017), whose variances are too small.
+    loss : {"auto", "hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
+        ``"hinge"``, which is ``"auto"`` here, takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is
+        the bound of Wenzel et al. (2017), whose variances are too small.
     inference : {"auto", "cavi", "svi", "gibbs", "ecm", "batch"}
         ``"cavi"`` is coordinate ascent over all rows; ``"svi"`` natural-gradient steps on minibatches, whose ``bound_``
         is an estimate; ``"auto"`` takes the first below 50,000 rows (and where weights are very uneven), and above the
         second followed by one pass over all.  ``"gibbs"`` draws from the posterior (slow, and the referee of the
-        others) and ``"ecm"`` finds its mode (Henao et al. 2014), both for the hinge.  ``"batch"`` is ``"cavi"`` with a
+        others; for the hinge, and with ``pip install "softmargin[gibbs]"`` for the logistic loss) and ``"ecm"`` finds
+        its mode (Henao et al. 2014; for the hinge).  ``"batch"`` is ``"cavi"`` with a
         point at every distinct row.
     tune : {"logistic", "bound", "bound-steps", "loo"} or None
         Who judges the kernel: the bound of the logistic loss, whatever ``loss`` is; the bound of ``loss`` itself, by
@@ -68,8 +69,9 @@ class BayesianSVC(BayesianClassifier):
         Rows of a minibatch, for ``"svi"``.
     learning_rate : "adaptive" or (delay, power)
         Lengths of stochastic steps: those of Ranganath et al. (2013), or ``(t + delay) ** -power``.
-    n_draws : int
-        Draws of ``"gibbs"`` to keep, after a fifth as many to warm up.
+    n_draws, n_chains, warm_up, thin : int
+        Of ``"gibbs"``: draws to keep of each chain, chains, turns before the first draw (``"auto"``: a fifth of the
+        others), and turns from one draw to the next.
     forgetting : float
         How much of the past each call of ``partial_fit`` displaces, from 0 to 1.
     link : {"loo", "probit", "logistic"}
@@ -125,7 +127,7 @@ class BayesianSVC(BayesianClassifier):
         self,
         kernel: Any = "rbf",
         *,
-        loss: str = "hinge",
+        loss: str = "auto",
         inference: str = "auto",
         tune: str | None = "logistic",
         n_inducing: int | str = "auto",
@@ -133,6 +135,9 @@ class BayesianSVC(BayesianClassifier):
         batch_size: int | str = "auto",
         learning_rate: Any = "adaptive",
         n_draws: int = 1000,
+        n_chains: int = 4,
+        warm_up: int | str = "auto",
+        thin: int = 1,
         forgetting: float = 0.0,
         link: str = "loo",
         class_weight: Any = None,
@@ -152,6 +157,9 @@ class BayesianSVC(BayesianClassifier):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.n_draws = n_draws
+        self.n_chains = n_chains
+        self.warm_up = warm_up
+        self.thin = thin
         self.forgetting = forgetting
         self.link = link
         self.class_weight = class_weight
@@ -166,7 +174,7 @@ class BayesianSVC(BayesianClassifier):
         super()._check_parameters()
         if self.tune is not None:
             one_of("tune", self.tune, (*TUNINGS, None))
-        if self.tune in ("bound", "bound-steps") and not LOSSES[self.loss].is_bound:
+        if self.tune in ("bound", "bound-steps") and not LOSSES[self._loss_for()].is_bound:
             raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
         positive_integer("n_inducing", self.n_inducing, words=("auto",))
         if isinstance(self.inducing, str):
@@ -185,14 +193,14 @@ class BayesianSVC(BayesianClassifier):
         most = most_points(data.X.shape[0], self.n_inducing)
         panels = Judges.panels(LabelledRows(*data[:4]), rng, most) if self.tune is not None or moving else []
         if self.tune is not None and len(np.unique(data.y)) == 2:  # a first batch of one class says nothing of kernels
-            choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self.loss], monitor, jobs)
+            choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self._loss_for()], monitor, jobs)
             kernel, judged = choice.kernel, choice.history
         points = self._points(data.X, data.weight, columns, kernel, rng)
         if moving:
             units = kernel.units(columns.spread)
-            points = moved_points(panels[-1], kernel, points, LOSSES[self.loss], units, monitor, jobs)
+            points = moved_points(panels[-1], kernel, points, LOSSES[self._loss_for()], units, monitor, jobs)
         rows = InducingRows.at(kernel, points)
-        return Parts(rows, Ridge.isotropic(rows.n_weights), judged)
+        return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
 
     def _keep(self, found: Found) -> None:
         super()._keep(found)

@@ -12,14 +12,14 @@ from ..chunks import gather_rows, sweep
 from ..engine import Problem
 from ..rows import Features, Latent
 from .augmentation import Augmentation, Site, augmentation_of
-from .left_out import Without, without_rows
+from .left_out import Without, as_foretold, without_rows
 
 #: The largest precision of a site: nothing is left of the others in a sum with more, and no draw is wider for it.
 _LARGEST_PRECISION = 1e10
 #: How much farther than draws from it chains begin from the mean of a belief: mixing shows only from afar.
 _OVERDISPERSION = 2.0
-#: Turns of one block that are worth a thread each, in entries of features times weights.
-_WORTH_A_THREAD = 2_000_000
+#: Turns that are worth a thread each, in products: rows times squared weights.
+_WORTH_A_THREAD = 50_000_000
 
 
 class Turn(NamedTuple):
@@ -126,11 +126,12 @@ class Chain:
 
     def _without(self, index: int, features: Features) -> Without:
         """Rows without themselves, by the features that the belief was made with."""
-        data, made_with = self._data, self._features[index]
+        data, made_with = self._data, self._features[index] or features
         belief = self._prior.effective(self._given_scales).seen_by(data.reference)
-        latent = Latent(*map(to_numpy, (features if made_with is None else made_with).moments(belief)))
+        latent = Latent(*map(to_numpy, made_with.moments(belief)))
         rows = self._sites[index], data.y[index], data.weight[index], data.unit[index]
-        return without_rows(data.augmentation, latent, *rows, data.rounding)
+        foretold = as_foretold(features, made_with, belief)
+        return without_rows(data.augmentation, latent, *rows, data.rounding, foretold)
 
 
 def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> list[Turn]:

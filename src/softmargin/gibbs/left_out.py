@@ -4,16 +4,20 @@ Given all scales but its own, a row's ``f`` without the row is Gaussian: the bel
 draw then counts as one over the row's likelihood under that Gaussian, because it was made with the row.  Both are
 integrals over ``f`` alone, and scatter far less than the ratios :math:`1 / p(y \mid f)` of the draws themselves,
 whose scatter under the hinge grows as :math:`e^{4 v}`.
+
+A row with missing entries entered the belief as they were drawn, with an eye to its label, and is judged as the others
+foretell them: a Gaussian of the moments of that.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..loo import LeftOut
-from ..rows import Latent
+from ..arrays import to_numpy
+from ..loo import Foretold, LeftOut
+from ..rows import Features, IncompleteFeatures, Latent
 from .augmentation import Augmentation, Site
 
 #: A row can be left out if its importance weights are worth this many draws, and this share of all.
@@ -36,16 +40,35 @@ def without_rows(
     c: np.ndarray,
     unit: np.ndarray,
     rounding: float,
+    foretold: Foretold | None = None,
 ) -> Without:
-    """The row's whole site is divided out; what is left of its weight, ``c - unit``, is put back as it is."""
+    r"""The row's whole site is divided out; what is left of its weight, ``c - unit``, is put back as it is.
+
+    .. math:: \mu_{-i} = \mu^0 - c\, (b - w \mu) / (1 - w a), \qquad v_{-i} = v^0 + w c^2 / (1 - w a),
+
+    where :math:`\mu^0, v^0` are the moments of the row as it is foretold and ``c`` its covariance with the row as
+    it entered: for complete rows :math:`\mu`, :math:`v` and ``a`` themselves.
+    """
     w, b = site.spared(latent.leftover)
     kept = 1 - w * latent.spread
     # A draw that pins a row to its margin leaves only rounding to divide by, and is passed over: one in 1/rounding^.5.
     sound = kept > rounding**0.5
     kept = np.where(sound, kept, 1.0)
-    mu, v = (latent.mu - latent.spread * b) / kept, latent.leftover + latent.spread / kept
+    judged, shared = (latent, latent.spread) if foretold is None else foretold
+    mu = judged.mu - shared * (b - w * latent.mu) / kept
+    v = judged.v + w * shared**2 / kept
     rest, whole = augmentation.tilted(y, mu, v, c - unit), augmentation.tilted(y, mu, v, c)
     return Without(np.where(sound, rest.log_total - whole.log_total, -1e300), rest.mean, rest.variance)
+
+
+def as_foretold(features: Features, made_with: Features, belief: Any) -> Foretold | None:
+    """How rows that entered with drawn entries are judged; None where nothing was missing."""
+    if not isinstance(features, IncompleteFeatures):
+        return None
+    before = features.foreseen(belief)
+    moved = before.phi - made_with.phi
+    shared = made_with.moments(belief).spread + (moved * made_with.cross(belief)[:, : moved.shape[1]]).sum(axis=1)
+    return Foretold(Latent(*map(to_numpy, before.moments(belief))), to_numpy(shared))
 
 
 class Weighted(NamedTuple):

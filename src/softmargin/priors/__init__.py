@@ -6,10 +6,13 @@ import numpy as np
 
 from ..arrays import Array
 from ..gaussian import Belief
+from .imputing import Imputing, Known
 from .ridge import Ridge
+from .selection import LaplaceZero, Selection
+from .structured import Structured
 from .variance import VarianceComponents
 
-__all__ = ["Prior", "Ridge", "VarianceComponents"]
+__all__ = ["Imputing", "Known", "LaplaceZero", "Prior", "Ridge", "Selection", "Structured", "VarianceComponents"]
 
 
 class Prior(Protocol):

@@ -1,10 +1,13 @@
 r"""Variable selection: coefficients :math:`\gamma_k v_k` that are zero or Laplace (Luts and Ormerod 2014, section 3.2).
 
 .. math:: v_k \mid b_k, \sigma^2 \sim N(0, \sigma^2 / b_k), \quad b_k \sim IG(1, 1/2), \quad
-          \gamma_k \sim \mathrm{Bernoulli}(\rho), \quad \sigma^2 \sim IG(A, B), \quad \rho \text{ fixed or } \sim Beta(1, 1).
+          \gamma_k \sim \mathrm{Bernoulli}(\rho), \quad \sigma^2 \sim IG(A, B),
+
+with :math:`\rho` fixed, or :math:`\rho \sim Beta(1, 1)`.
 
 The belief is :math:`q(v)\, q(\sigma^2)\, q(\rho) \prod_k q(b_k)\, q(\gamma_k)`: with :math:`\Omega = E\, v v^T` and
-:math:`\tau = E\, \sigma^{-2}`, :math:`q(b_k)` is inverse Gaussian of mean :math:`(\tau \Omega_{kk})^{-1/2}` and shape 1, and
+:math:`\tau = E\, \sigma^{-2}`, :math:`q(b_k)` is inverse Gaussian of mean :math:`(\tau \Omega_{kk})^{-1/2}` and
+shape 1, and
 
 .. math:: \mathrm{logit}\, q(\gamma_k = 1) = E\, \mathrm{logit}\, \rho - \tfrac12 G_{kk} \Omega_{kk} + h_k m_k
           - \sum_{j \ne k} G_{kj}\, E\gamma_j\, \Omega_{jk},
@@ -39,7 +42,8 @@ class Selection(NamedTuple):
 
 
 class LaplaceZero(NamedTuple):
-    """The prior of ``n_columns`` coefficients, followed by ``n_loose`` weights that are always in, of precision ``loose``.
+    """The prior of ``n_columns`` coefficients, and of ``n_loose`` weights after them that are always in, of precision
+    ``loose``.
 
     ``rho`` is the share of columns expected to matter; None infers it.
     """
@@ -77,7 +81,9 @@ class LaplaceZero(NamedTuple):
         log_in, log_out = hyper.log_odds
         of_inclusion = np.sum(xlogy(p, p) + xlog1py(1 - p, -p) - p * log_in - (1 - p) * log_out)
         of_b = np.sum(0.5 / hyper.b) + self.n_columns * (np.log(2) - 0.5 * np.log(2 * np.pi))
-        return float(of_inclusion + of_b + kl_inverse_gamma(hyper.variance, self.shape, self.rate) + _kl_beta(hyper.odds))
+        return float(
+            of_inclusion + of_b + kl_inverse_gamma(hyper.variance, self.shape, self.rate) + _kl_beta(hyper.odds)
+        )
 
     def learned(self, mean: np.ndarray, variances: np.ndarray, before: Selection, leap: bool = False) -> Selection:
         """``b``, the variance and ``rho`` given the weights and the inclusion variables."""
@@ -112,7 +118,7 @@ class LaplaceZero(NamedTuple):
     def redrawn(self, weights: np.ndarray, before: Selection, rng: np.random.Generator) -> Selection:
         """``b``, the variance and ``rho``, drawn given the weights and the inclusion variables."""
         v = np.abs(weights[: self.n_columns])
-        sd = before.variance.mean_precision ** -0.5
+        sd = before.variance.mean_precision**-0.5
         b = rng.wald(np.minimum(sd / np.maximum(v, 1e-150), 1e10), 1.0)
         rate = np.atleast_1d(self.rate + 0.5 * (b @ v**2))
         variance = InverseGamma(np.full(1, self.shape + self.n_columns / 2), rate).drawn(rng)

@@ -17,7 +17,7 @@ import numpy as np
 from .. import arrow
 from ..arrays import Array, cholesky
 from ..arrow import Layout
-from ..gaussian import Belief, from_natural, kl
+from ..gaussian import from_natural, kl
 from .covariance import GroupPrior
 from .ridge import Ridge, start_from_precision
 from .selection import LaplaceZero
@@ -58,7 +58,7 @@ class Moments(NamedTuple):
 
 
 class Structured(NamedTuple):
-    """Fixed effects first in the core, parts after them, and levels of groups around it; ``layout`` where there are any."""
+    """Fixed effects first in the core, parts after them, and levels of groups around it, which need a ``layout``."""
 
     fixed: Ridge | VarianceComponents | LaplaceZero
     parts: tuple[Part, ...] = ()

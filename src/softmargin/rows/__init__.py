@@ -9,7 +9,17 @@ from .incomplete import IncompleteFeatures, IncompleteRows
 from .inducing import InducingRows
 from .linear import LinearRows
 
-__all__ = ["Features", "IncompleteFeatures", "IncompleteRows", "InducingRows", "Latent", "LiftedView", "LinearRows", "Rows", "View"]
+__all__ = [
+    "Features",
+    "IncompleteFeatures",
+    "IncompleteRows",
+    "InducingRows",
+    "Latent",
+    "LiftedView",
+    "LinearRows",
+    "Rows",
+    "View",
+]
 
 
 class Rows(Protocol):

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..gaussian import Belief
 from ..imputation import Imputation
-from ..likelihoods import Likelihood, Sites
+from ..likelihoods import Likelihood
 from .features import Latent, View
 
 #: Turns between sites and entries of a block: at most so many, or until no site moves by more than this share.
@@ -156,7 +156,8 @@ class IncompleteFeatures:
     ) -> FilledFeatures:
         """Draws of the missing entries, given weights, the model of the columns and sites: the same formulas, without
         any uncertainty of the weights."""
-        imputation, f = hyper.columns, np.asarray(self.base.at(weights))
+        imputation = hyper if isinstance(hyper, Imputation) else hyper.columns
+        f = np.asarray(self.base.at(weights))
         nothing, u = np.zeros((self.n_columns, self.n_columns)), self.base.core_of(weights)[: self.n_columns]
         pull = (imputation.mean - self.base.phi[:, : self.n_columns]) @ imputation.precision
         known = _Known(Latent(f, 0 * f, 0 * f), np.zeros((len(f), self.n_columns)), pull, u, nothing, imputation)
@@ -233,6 +234,14 @@ class FilledFeatures(NamedTuple):
         return np.asarray(self.base.phi[:, : self.n_columns], dtype=np.float64)
 
     @property
+    def deviations(self) -> np.ndarray:
+        """The standard deviation of each entry; 0 for those that are there."""
+        sds = np.zeros((len(self.base.phi), self.n_columns))
+        for batch, V in zip(self.batches, self.covariances, strict=True):
+            sds[batch.rows[:, None], batch.columns] = np.sqrt(np.diagonal(V, axis1=1, axis2=2))
+        return sds
+
+    @property
     def phi(self) -> np.ndarray:
         return self.base.phi
 
@@ -242,6 +251,8 @@ class FilledFeatures(NamedTuple):
 
     def moments(self, belief: Belief) -> Latent:
         mu, spread, leftover = map(np.asarray, self.base.moments(belief))
+        if not self.batches:
+            return Latent(mu, spread, leftover)
         columns = slice(0, self.n_columns)
         mean = np.asarray(belief.core_mean[columns], dtype=np.float64)
         second = np.asarray(belief.core_covariance[columns, columns], dtype=np.float64) + np.outer(mean, mean)
