@@ -8,6 +8,7 @@ from sklearn.svm import SVC
 
 from softmargin import BayesianLinearSVC, BayesianSVC, inference
 from softmargin.chunks import Table
+from softmargin.diagnostics import MixingWarning
 from softmargin.engine import Problem
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import AugmentedHinge
@@ -63,26 +64,42 @@ def test_rates_and_sizes_of_minibatches_are_heard(classifier, moons):
 @every_classifier
 def test_draws_agree_with_the_exact_hinge(classifier, moons):
     X, y = moons[0][:200], moons[1][:200]
-    ascended, drawn = (fitted(classifier, how, X, y, n_draws=2000) for how in ("cavi", "gibbs"))
+    ascended, drawn = (fitted(classifier, how, X, y, n_draws=1000) for how in ("cavi", "gibbs"))
     # Independent leftovers, and means that the variational belief has a few hundredths of a deviation off.
     assert apart(ascended, drawn, X) < 0.15
     ratio = np.sqrt(ascended.latent_mean_and_variance(X)[1] / drawn.latent_mean_and_variance(X)[1])
     assert 0.85 < np.median(ratio) < 1.05
     assert drawn.stop_reason_ == "draws"
-    assert drawn.draws_.weights.shape == (2000, len(drawn.belief_.mean))
+    assert drawn.draws_.chains.shape == (4, 1000, len(drawn.belief_.mean))
+    assert len(drawn.history_) == 1200
     assert abs(drawn.loo_log_loss_ - ascended.loo_log_loss_) < 0.02
     assert ascended.draws_ is None
 
 
 @every_classifier
-def test_latent_draws_are_those_of_the_sampler(classifier, moons):
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.filterwarnings("ignore::softmargin.diagnostics.MixingWarning")
+def test_latent_draws_are_those_of_the_sampler(classifier, loss, moons):
+    if loss == "logistic":
+        pytest.importorskip("polyagamma")
     X, y = moons[0][:150], moons[1][:150]
-    model = fitted(classifier, "gibbs", X, y, n_draws=500)
+    model = fitted(classifier, "gibbs", X, y, loss=loss, n_draws=500, n_chains=2)
     draws = model.sample_latent(X[:5], 4000, random_state=0)
     mean, variance = model.latent_mean_and_variance(X[:5])
     # 4,000 picks among 500 correlated draws: about a tenth of a deviation.
     assert_allclose(draws.mean(axis=1), mean, atol=0.3 * np.sqrt(variance.max()))
     assert_allclose(draws.var(axis=1), variance, rtol=0.35)
+
+
+def test_chains_that_have_not_mixed_are_told(moons):
+    X, y = moons[0][:150], moons[1][:150]
+    with pytest.warns(MixingWarning, match="The chains have not mixed: R-hat is") as caught:
+        model = fitted(BayesianLinearSVC, "gibbs", X, y, n_draws=12, warm_up=0)
+    assert caught[0].filename == __file__
+    assert model.draws_.r_hat > 1.05
+    plan = inference.Plan("gibbs", 1e-6, 200, n_draws=100, thin=3)
+    assert (plan.n_warm_up, plan.n_records) == (60, 360)
+    assert plan._replace(warm_up=7).n_records == 307
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -167,7 +184,7 @@ def test_an_interruption_before_the_first_draw_leaves_a_few(moons, monkeypatch):
     monkeypatch.setattr(Problem, "stats", interrupted)
     model = fitted(BayesianSVC, "gibbs", X, y)
     assert model.stop_reason_ == "interrupt"
-    assert len(model.draws_.weights) == 2
+    assert model.draws_.chains.shape[:2] == (4, 2)
 
 
 @every_classifier
@@ -196,6 +213,7 @@ def test_some_rows_stand_for_all_when_rows_are_left_out(moons):
 
 
 @every_classifier
+@pytest.mark.filterwarnings("ignore::softmargin.diagnostics.MixingWarning")
 def test_the_same_seed_gives_the_same_model(classifier, moons):
     X, y = moons[0][:300], moons[1][:300]
     for how in ("cavi", "svi", "gibbs", "ecm"):
