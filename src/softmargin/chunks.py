@@ -43,9 +43,9 @@ class Table(NamedTuple):
     block_rows: int
 
     @classmethod
-    def of(cls, X: Any, y: Array, weight: Array, n_features: int) -> Table:
-        """A table in blocks that suit rows of ``n_features`` features."""
-        return cls(X, y, weight, rows_in_block(max(n_features, X.shape[1]), X.dtype.itemsize))
+    def of(cls, X: Any, y: Array, weight: Array, n_features: int, at_least: int = 1) -> Table:
+        """A table in blocks that suit rows of ``n_features`` features, of at least so many rows."""
+        return cls(X, y, weight, max(at_least, rows_in_block(max(n_features, X.shape[1]), X.dtype.itemsize)))
 
     @property
     def n_rows(self) -> int:

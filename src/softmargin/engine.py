@@ -95,7 +95,7 @@ class Problem:
             return self._kept[index]
         X, _, _ = self.table.block(index)
         features = self.rows.lift(X)
-        if self.table.n_rows * self.rows.n_weights * X.itemsize <= _CACHE_BYTES:
+        if self.table.n_rows * self.rows.width * X.itemsize <= _CACHE_BYTES:
             self._kept[index] = features
         return features
 

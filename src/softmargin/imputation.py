@@ -122,7 +122,7 @@ def column_sums(table: Table, rows: LinearRows) -> Sums:
     total = None
     for index in range(table.n_blocks):
         X, _, weight = table.block(index)
-        values = np.asarray(rows.lift(X).phi[:, : len(rows.scale)], dtype=np.float64)
+        values = np.asarray(rows.lift(X[:, : len(rows.scale)]).phi[:, : len(rows.scale)], dtype=np.float64)
         part = Sums(weight @ values, (weight[:, None] * values).T @ values, float(weight.sum()))
         total = part if total is None else combined(total, 1, part)
     assert total is not None

@@ -17,7 +17,7 @@ from .monitor import Monitor
 from .sampling import scattered
 from .steps import Ascent, ascend
 from .stochastic import Schedule, batch_size, polish, wander
-from .streaming import Record
+from .streaming import Record, can_stream
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
 #: Losses whose augmentation can be maximised over (ECM), and drawn (Gibbs).
@@ -93,7 +93,8 @@ def infer(
     """Finds the belief as the plan says; returns the problem too, for ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
-        how = "polished" if problem.table.n_rows >= LARGE and _even(to_numpy(problem.table.weight)) else "cavi"
+        wandering = can_stream(problem.prior) and problem.table.n_rows >= LARGE
+        how = "polished" if wandering and _even(to_numpy(problem.table.weight)) else "cavi"
     if how == "ecm":
         problem = replace(problem, likelihood=PointHinge())
     if how in ("cavi", "ecm"):

@@ -84,7 +84,7 @@ def learning_rate(value: Any) -> None:
 # Rows --------------------------------------------------------------------------------------------
 
 
-def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False) -> Any:
+def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False, sparse: bool = True) -> Any:
     """``X`` as a float array or CSR matrix, columns checked against those of ``fit`` unless ``reset``.
 
     With ``missing``, an array may have entries that are NaN.
@@ -94,7 +94,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False) ->
             estimator,
             X,
             reset=reset,
-            accept_sparse="csr",
+            accept_sparse="csr" if sparse else False,
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
             ensure_min_samples=1,
@@ -102,7 +102,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False) ->
     except (TypeError, ValueError) as error:
         _name_unreadable_columns(X, error)
         raise
-    _refuse_infinite(estimator, checked, missing and not scipy.sparse.issparse(checked))
+    names, missing = getattr(estimator, "feature_names_in_", None), missing and not scipy.sparse.issparse(checked)
+    refuse_infinite(checked, names, type(estimator).__name__, missing)
     return checked
 
 
@@ -111,11 +112,11 @@ def has_missing(X: Any) -> bool:
     return not scipy.sparse.issparse(X) and X.size > 0 and bool(np.isnan(X.min()))  # a minimum passes NaN on
 
 
-def refuse_empty_columns(estimator: Any, X: np.ndarray) -> None:
+def refuse_empty_columns(X: np.ndarray, names: Any = None) -> None:
     """Columns without a single entry say nothing, not even of themselves."""
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
-        without = _listed(_names(estimator, empty), verb="has")
+        without = _listed(_named(empty, names), verb="has")
         raise ValueError(f"In X, {without} no observed value: drop such columns before fitting.")
 
 
@@ -136,7 +137,8 @@ def _name_unreadable_columns(X: Any, error: Exception) -> None:
         ) from error
 
 
-def _refuse_infinite(estimator: Any, X: Any, missing: bool) -> None:
+def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", missing: bool = True) -> None:
+    """Entries are finite numbers, or NaN where they may be missing."""
     values = X.data if scipy.sparse.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()) or np.isfinite(values).all() or (missing and not np.isinf(values).any()):
@@ -144,10 +146,10 @@ def _refuse_infinite(estimator: Any, X: Any, missing: bool) -> None:
     bad = np.isinf if missing else lambda part: ~np.isfinite(part)
     sparse = scipy.sparse.issparse(X)
     columns = np.unique(X.indices[bad(X.data)]) if sparse else np.flatnonzero(bad(X).any(axis=0))
-    shown = _names(estimator, columns)
+    shown = _named(columns, names)
     if np.isnan(values).any() and not missing:
         raise ValueError(
-            f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {type(estimator).__name__} does not "
+            f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {who} does not "
             f"accept missing values encoded as NaN natively; put an imputer such as sklearn.impute.SimpleImputer "
             f"before it in a pipeline, or drop those rows."
         )
@@ -157,9 +159,8 @@ def _refuse_infinite(estimator: Any, X: Any, missing: bool) -> None:
     )
 
 
-def _names(estimator: Any, columns: np.ndarray) -> list[Any]:
+def _named(columns: np.ndarray, names: Any) -> list[Any]:
     """Columns as their owner calls them."""
-    names = getattr(estimator, "feature_names_in_", None)
     return list(columns) if names is None else [names[column] for column in columns]
 
 

@@ -1,6 +1,7 @@
 """The classifiers: thin scikit-learn classes that pick their parts and leave the work to the engine."""
 
 from .linear import BayesianLinearSVC
+from .mixed import BayesianMixedSVC
 from .svc import BayesianSVC
 
-__all__ = ["BayesianLinearSVC", "BayesianSVC"]
+__all__ = ["BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC"]

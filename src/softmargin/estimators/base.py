@@ -84,13 +84,13 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     loss: str
     inference: str
-    batch_size: int | str
-    learning_rate: Any
+    batch_size: int | str = "auto"
+    learning_rate: Any = "adaptive"
     n_draws: int
     n_chains: int
     warm_up: int | str
     thin: int
-    forgetting: float
+    forgetting: float = 0.0
     link: str
     class_weight: Any
     tol: float
@@ -190,7 +190,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         with one_blas_thread:
             parts = self._parts(data, rng, monitor, jobs)
-            table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
+            table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
             problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
             record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
@@ -216,7 +216,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             else:
                 parts = Parts(self.rows_, self._fitted_prior, self.loss_)
             self._refuse_stream(parts.prior)
-            table = Table.of(data.X, data.y, data.weight, parts.rows.n_weights)
+            table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
             problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
             stream, ascent = absorb(
                 stream,
@@ -234,8 +234,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
     ) -> Data:
         """The data, checked; rows of weight 0 go.  Classes are those present, unless they were declared."""
-        X = check_rows(self, X, reset=first, missing=self._MISSING)
-        y = check_labels(X, y)
+        given, X = X, self._numbers(X, reset=first)
+        y = check_labels(X, self._labels(given, y))
         copies = check_weights(sample_weight, X.shape[0])
         factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
@@ -245,6 +245,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             signs = signs_of(y, classes)
         seen = slice(None) if np.all(weight > 0) else weight > 0
         return Data(X[seen], signs[seen], weight[seen], unit[seen], classes)
+
+    def _numbers(self, X: Any, reset: bool = False) -> Any:
+        """Rows as numbers, checked."""
+        return check_rows(self, X, reset=reset, missing=self._MISSING)
+
+    def _labels(self, X: Any, y: Any) -> Any:
+        """The labels of rows as they were given."""
+        return y
 
     @property
     def _draws_wanted(self) -> tuple[int, int, int | str, int]:
@@ -363,7 +371,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         positive_integer("n_samples", n_samples)
         rng = check_random_state(random_state)
-        X = dense(check_rows(self, X, reset=False, missing=self._MISSING)).astype(np.float64, copy=False)
+        X = dense(self._numbers(X)).astype(np.float64, copy=False)
         rows, nothing = self._rows_for(has_missing(X)), np.zeros(X.shape[0])
         features, weights = rows.lift(X), self._draw_weights(n_samples, rng)
         # Missing entries are drawn anew with each draw of the weights, from what the others foretell.
@@ -394,10 +402,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link."""
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False, missing=self._MISSING)
+        X = self._numbers(X)
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
-        size = rows_in_block(max(X.shape[1], self.rows_.n_weights), dtype.itemsize)
+        size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)
         missing = has_missing(X)
         view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
 

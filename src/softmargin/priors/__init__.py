@@ -6,13 +6,27 @@ import numpy as np
 
 from ..arrays import Array
 from ..gaussian import Belief
+from .covariance import Covariance, Variances
 from .imputing import Imputing, Known
 from .ridge import Ridge
 from .selection import LaplaceZero, Selection
-from .structured import Structured
+from .structured import Inferred, Part, Structured
 from .variance import VarianceComponents
 
-__all__ = ["Imputing", "Known", "LaplaceZero", "Prior", "Ridge", "Selection", "Structured", "VarianceComponents"]
+__all__ = [
+    "Covariance",
+    "Imputing",
+    "Inferred",
+    "Known",
+    "LaplaceZero",
+    "Part",
+    "Prior",
+    "Ridge",
+    "Selection",
+    "Structured",
+    "VarianceComponents",
+    "Variances",
+]
 
 
 class Prior(Protocol):

@@ -5,12 +5,15 @@ from typing import Protocol
 from ..arrays import Array
 from ..gaussian import Belief
 from .features import Features, Latent, LiftedView, View
+from .grouped import Factor, GroupedRows
 from .incomplete import IncompleteFeatures, IncompleteRows
 from .inducing import InducingRows
 from .linear import LinearRows
 
 __all__ = [
+    "Factor",
     "Features",
+    "GroupedRows",
     "IncompleteFeatures",
     "IncompleteRows",
     "InducingRows",
@@ -33,6 +36,16 @@ class Rows(Protocol):
     @property
     def n_weights(self) -> int:
         """How many weights the features multiply."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many numbers the features of a row are."""
+        ...
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that make a block worth its sums."""
         ...
 
     def lift(self, X: Array) -> Features:

@@ -20,7 +20,6 @@ import scipy.sparse
 
 from ..arrays import as_float64, clipped_at_zero, squares_through_lower, weighted_gram
 from ..arrow import Arrow, ArrowBelief, Layout, zeros
-from ..chunks import rows_in_block
 from ..likelihoods import Likelihood
 from .features import Latent, LiftedView, View
 
@@ -242,16 +241,28 @@ class GroupedRows(NamedTuple):
     def n_weights(self) -> int:
         return self.layout.n_weights
 
+    def weights_of(self, index: int) -> np.ndarray:
+        """Where the effects of a factor are among the weights, levels counted before crossed: (groups, columns)."""
+        layout, n = self.layout, len(self.levels)
+        if index < n:
+            start, (J, q) = layout.of_level(index).start, layout.sizes[index]
+        else:
+            sizes = [J * f.q for J, f in zip(self.crossed_sizes, self.crossed, strict=True)]
+            start = layout.n_weights - sum(sizes[index - n :])
+            J, q = self.crossed_sizes[index - n], self.crossed[index - n].q
+        return start + np.arange(J * q).reshape(J, q)
+
     @property
     def width(self) -> int:
         """How many numbers the features of a row are."""
         return self.fixed.n_weights + len(self.plain) + sum(factor.q + 1 for factor in self.levels + self.crossed)
 
-    def block_rows(self, itemsize: int = 8) -> int:
-        """Rows that make a block: as many as fit the cache, and enough that they outweigh their sums."""
+    @property
+    def least_rows(self) -> int:
+        """Rows of a block that outweigh their sums."""
         layout = self.layout
         sums = sum(J * q * (q + layout.width(level)) for level, (J, q) in enumerate(layout.sizes)) + layout.n_core**2
-        return max(rows_in_block(self.width, itemsize), sums // self.width)
+        return sums // self.width
 
     def lift(self, X: np.ndarray) -> GroupedFeatures:
         phi, leftover = self.fixed.lift(X[:, : self.n_fixed])

@@ -63,6 +63,14 @@ class IncompleteRows(NamedTuple):
     def n_weights(self) -> int:
         return self.rows.n_weights
 
+    @property
+    def width(self) -> int:
+        return self.rows.width
+
+    @property
+    def least_rows(self) -> int:
+        return self.rows.least_rows
+
     def lift(self, X: np.ndarray) -> IncompleteFeatures:
         missing = np.isnan(X[:, : self.n_columns])
         base = self.rows.lift(X)

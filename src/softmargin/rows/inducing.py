@@ -60,6 +60,14 @@ class InducingRows(NamedTuple):
     def n_weights(self) -> int:
         return self.points.shape[0]
 
+    @property
+    def width(self) -> int:
+        return self.n_weights
+
+    @property
+    def least_rows(self) -> int:
+        return 1
+
     def lift(self, X: Array) -> Features:
         K = self.kernel(X, like(self.points, X))
         phi = times_lower_transposed(K, like(self.whitener, X))

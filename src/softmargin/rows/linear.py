@@ -28,6 +28,14 @@ class LinearRows(NamedTuple):
     def n_weights(self) -> int:
         return len(self.scale) + self.intercept
 
+    @property
+    def width(self) -> int:
+        return self.n_weights
+
+    @property
+    def least_rows(self) -> int:
+        return 1
+
     def lift(self, X: Array) -> Features:
         xp = namespace(X)
         phi = clipped((X - like(self.center, X)) / like(self.scale, X), -_FAR, _FAR)

@@ -1,0 +1,220 @@
+"""What linear classifiers share: fixed effects, their priors, and coefficients in the user's units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from scipy.special import ndtr
+from sklearn.utils.validation import check_is_fitted
+
+from ..arrays import NotPositiveDefiniteError, cholesky, to_numpy
+from ..chunks import dense
+from ..columns import describe
+from ..imputation import ColumnModel, Imputation, column_sums
+from ..priors import Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
+from ..rows import GroupedRows, IncompleteRows, LinearRows
+from ..validation import has_missing, inclusion_share, one_of, positive_number
+from .base import Found
+
+PRIORS = ("ridge", "ard", "laplace-zero")
+#: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
+_PUBLISHED = (0.01, 0.01)
+_VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": _PUBLISHED}
+#: Prior variance of the intercept, in effect flat (Luts 2014).
+_INTERCEPT_VARIANCE = 1e8
+#: Tables of more columns do not learn what these say of each other unless entries are missing.
+_MOST_FORETOLD = 500
+
+
+class FixedEffects(NamedTuple):
+    """Columns in units of their spread, and what is thought of them beforehand: of their weights, and of themselves."""
+
+    rows: LinearRows
+    prior: Ridge | VarianceComponents | LaplaceZero
+    columns: ColumnModel
+
+
+def check_fixed_effects(model: Any) -> None:
+    """Checks the parameters that `fixed_effects` reads."""
+    if isinstance(model.prior, str):
+        one_of("prior", model.prior, PRIORS)
+    positive_number("shape", model.shape, none=True)
+    positive_number("rate", model.rate, none=True)
+    inclusion_share(model.rho)
+
+
+def selects(model: Any) -> bool:
+    """Whether a model chooses among its columns."""
+    return isinstance(model.prior, str) and model.prior == "laplace-zero"
+
+
+def fixed_effects(model: Any, X: Any, weight: np.ndarray, intercept: bool) -> FixedEffects:
+    """The fixed effects of a linear model, by its parameters."""
+    columns = describe(X, weight)
+    center = columns.center if intercept else np.zeros_like(columns.center)
+    scale = columns.spread if model.standardize else np.ones_like(columns.spread)
+    of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale)
+    return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept), of_columns)
+
+
+def _prior(model: Any, n_columns: int, intercept: bool) -> Ridge | VarianceComponents | LaplaceZero:
+    loose = 1 / _INTERCEPT_VARIANCE
+    if isinstance(model.prior, str):
+        published = model.loss == "hinge-augmented" and model.prior == "ridge"
+        shape, rate = _PUBLISHED if published else _VARIANCE_PRIORS[model.prior]
+        shape = shape if model.shape is None else model.shape
+        rate = rate if model.rate is None else model.rate
+        if selects(model):
+            rho = None if isinstance(model.rho, str) else float(model.rho)
+            return LaplaceZero(n_columns, int(intercept), rho, shape, rate, loose)
+        group = np.arange(n_columns) if model.prior == "ard" else np.zeros(n_columns, dtype=int)
+        return VarianceComponents(np.append(group, -1) if intercept else group, shape, rate, loose)
+    precision = _precision(model.prior, n_columns)
+    if not intercept:
+        return Ridge(precision)
+    if precision.ndim == 1:
+        return Ridge(np.append(precision, loose))
+    return Ridge(np.block([[precision, np.zeros((n_columns, 1))], [np.zeros(n_columns), loose]]))
+
+
+class Coefficients(NamedTuple):
+    """Means and standard deviations, in the units of the columns as they came."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    intercept: np.ndarray
+    intercept_std: np.ndarray
+
+
+def coefficients(rows: LinearRows, mean: np.ndarray, covariance: np.ndarray) -> Coefficients:
+    """From the moments of the weights; the intercept's shift by the centre correlates it with the coefficients."""
+    coef, intercept = rows.to_user_units(mean)
+    _, shift = rows.to_user_units(np.eye(len(mean)))
+    std = np.sqrt(np.diagonal(covariance)[: len(rows.scale)]) / rows.scale
+    of_intercept = np.sqrt(shift @ covariance @ shift)
+    return Coefficients(coef[None, :], std[None, :], np.atleast_1d(intercept), np.atleast_1d(of_intercept))
+
+
+class FixedEffectsMixin:
+    """Coefficients of columns, what was chosen of them, and what they say of each other."""
+
+    prior: Any
+    rows_: Any
+    belief_: Any
+    draws_: Any
+    _seen_belief: Any
+    _numbers: Callable[..., Any]
+
+    def _keep_fixed(self, found: Found, hyper: Any) -> None:
+        """Stores what was found of the fixed effects; ``hyper`` is what their prior inferred."""
+        columns, seen = self._columns, self._seen_belief
+        n = columns.n_weights
+        of_columns = coefficients(columns, seen.core_mean[:n], seen.core_covariance[:n, :n])
+        self.coef_, self.coef_std_, self.intercept_, self.intercept_std_ = of_columns
+        if not isinstance(self.rows_, IncompleteRows):
+            self._foretell(found)
+        if isinstance(hyper, Inferred):
+            hyper = hyper.fixed
+        if isinstance(hyper, Selection):
+            self._keep_selection(hyper)
+        else:
+            self.prior_variance_ = self.prior if hyper is None else one_or_all(1 / hyper.mean_precision)
+
+    def _keep_selection(self, hyper: Selection) -> None:
+        """What was chosen, and on which side of zero its coefficient lies."""
+        n, belief = len(hyper.included), self.belief_
+        self.inclusion_probability_, self.prior_variance_ = hyper.included, float(1 / hyper.variance.mean_precision[0])
+        mean, variances = belief.core_mean[:n], np.diagonal(belief.core_covariance)[:n]
+        self.positive_probability_ = ndtr(mean / np.sqrt(variances))
+        if self.draws_ is not None:
+            start = len(belief.mean) - len(belief.core_mean)
+            self.positive_probability_ = (self.draws_.weights[:, start : start + n] > 0).mean(axis=0)
+
+    def _foretell(self, found: Found) -> None:
+        """Learns what columns say of each other, for rows to come that have missing entries."""
+        columns, X = self._columns, found.data.X
+        if scipy.sparse.issparse(X) or not 0 < len(columns.scale) <= _MOST_FORETOLD:
+            return
+        sums = column_sums(found.problem.table, columns)
+        model = ColumnModel.standard(len(columns.scale))
+        self._seen_belief = self._seen_belief._replace(hyper=model.updated(sums))
+
+    @property
+    def _columns(self) -> LinearRows:
+        rows = self.rows_.rows if isinstance(self.rows_, IncompleteRows) else self.rows_
+        return rows.fixed if isinstance(rows, GroupedRows) else rows
+
+    def _rows_for(self, missing: bool) -> Any:
+        if not missing or isinstance(self.rows_, IncompleteRows):
+            return self.rows_
+        if not isinstance(self._seen_belief.hyper, Imputation):
+            raise ValueError(
+                f"X has missing values, but what its columns say of each other was not learned: the fit saw a sparse "
+                f"matrix or more than {_MOST_FORETOLD} columns. Impute them first."
+            )
+        return IncompleteRows(self.rows_, len(self._columns.scale))
+
+    def impute(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The missing entries of rows, as the others foretell them.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            Rows with missing entries, as NaN.
+
+        Returns
+        -------
+        means, sds : arrays of shape (n_rows, n_columns)
+            Every entry's mean and standard deviation; an entry that is there is its own mean, with deviation 0.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from softmargin import BayesianLinearSVC
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 2))
+        >>> model = BayesianLinearSVC().fit(X, X[:, 0] > 0)
+        >>> means, sds = model.impute([[2.0, np.nan]])
+        >>> means.round(1), sds.round(1)
+        (array([[2., 2.]]), array([[0. , 0.1]]))
+        """
+        check_is_fitted(self)
+        X, columns = dense(self._numbers(X)).astype(np.float64), self._columns
+        values = X[:, : len(columns.scale)]
+        if not has_missing(values):
+            return values, np.zeros_like(values)
+        filled = self._rows_for(missing=True).lift(X).foreseen(self._seen_belief)
+        means = columns.center + columns.scale * filled.values
+        return np.where(np.isnan(values), means, values), columns.scale * filled.deviations
+
+
+def _precision(prior: Any, n_columns: int) -> np.ndarray:
+    """The precision of a prior given as a variance, variances or a covariance matrix."""
+    try:
+        given = np.asarray(prior, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"prior must be one of {', '.join(map(repr, PRIORS))} or numbers, got {prior!r}.") from error
+    if given.shape not in ((), (n_columns,), (n_columns, n_columns)):
+        raise ValueError(
+            f"prior must be a variance, {n_columns} variances or a covariance of shape ({n_columns}, {n_columns}) to "
+            f"match the columns of X, got shape {given.shape}."
+        )
+    if given.ndim < 2:
+        if not np.all(np.isfinite(given) & (given > 0)):
+            raise ValueError(f"The variances in prior must be positive and finite, got {prior!r}.")
+        return np.broadcast_to(1 / given, (n_columns,)).copy()
+    try:
+        if not np.allclose(given, given.T):
+            raise NotPositiveDefiniteError("not symmetric")
+        cholesky(given)
+    except NotPositiveDefiniteError as error:
+        raise ValueError("The covariance in prior must be symmetric and positive definite.") from error
+    return np.linalg.inv(given)
+
+
+def one_or_all(values: np.ndarray) -> float | np.ndarray:
+    """A number if there is one."""
+    return float(values[0]) if len(values) == 1 else to_numpy(values)

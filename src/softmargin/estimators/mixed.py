@@ -1,0 +1,346 @@
+"""The linear support vector machine with random effects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from ..design import Design, Nesting
+from ..extras import needed
+from ..monitor import Monitor
+from ..priors import Covariance, Imputing, Part, Structured, Variances
+from ..rows import Factor, GroupedRows, IncompleteRows, LinearRows
+from ..validation import check_rows, has_missing, one_of, positive_number, refuse_empty_columns, refuse_infinite
+from .base import BayesianClassifier, Data, Found, Parts
+from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, selects
+
+VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
+#: Shape and rate of the inverse gamma of a single variance, and scale of the inverse Wishart of several (Luts 2014).
+_SHAPE, _RATE, _SCALE = 0.01, 0.01, 0.01
+#: Most weights of crossed factors and splines: their covariances are kept densely.
+_MOST_DENSE = 12_000
+
+
+class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
+    r"""A linear support vector machine with random effects: intercepts and slopes that vary from group to group.
+
+    Parameters
+    ----------
+    formula : str, optional
+        ``"infected ~ month*treatment + (1 + month | patient)"``, for ``fit(frame)``; without the left side, labels are
+        given as usual.  ``(a || g)`` has independent effects, ``(1 | school/class)`` nested ones, and ``s(x)`` is a
+        smooth curve.  Needs ``pip install "softmargin[formula]"``.
+    groups : column, list of columns, or dict from column to a list of columns, optional
+        Without a formula: the columns of X that say which group a row belongs to; a dict also says whose slopes vary by
+        group.  All other columns are fixed effects.
+    splines : list of columns, or dict from column to number of functions
+        Without a formula: columns whose effect is a smooth curve.
+    loss, inference, prior, shape, rate, rho, standardize
+        As in `BayesianLinearSVC`; ``prior`` is that of the fixed effects, and ``loss="logistic"`` makes this a
+        generalised linear mixed model.
+    variance_prior : {"inverse-gamma", "half-cauchy"}
+        Of a single variance: of an intercept, of independent slopes, of a curve.  Several effects of one factor have a
+        full covariance, with an inverse Wishart prior.
+    variance_scale : float
+        The width of the half-Cauchy.
+    fit_intercept : bool
+        Without a formula: whether to add an intercept, unpenalised.
+    n_draws, n_chains, warm_up, thin, link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
+        As in `BayesianSVC`.
+
+    Attributes
+    ----------
+    classes_ : array of the two classes
+    coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
+    fixed_names_ : tuple of the names of the columns of ``coef_``
+    variance_components_ : dict from factor or curve to the mean covariance of its effects
+    inclusion_probability_, positive_probability_ : with ``prior="laplace-zero"``
+    bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, loss_, rows_, belief_
+        As in `BayesianSVC`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from softmargin import BayesianMixedSVC
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(np.arange(40), 10)
+    >>> effect = rng.normal(size=40)
+    >>> x = rng.normal(size=400)
+    >>> y = x + 2 * effect[group] + rng.logistic(size=400) > 0
+    >>> model = BayesianMixedSVC(groups=1).fit(np.column_stack([x, group]), y)
+    >>> model.variance_components_["x1"].shape, bool(model.coef_[0, 0] > 0)
+    ((1, 1), True)
+    """
+
+    _INFERENCES = ("auto", "cavi", "gibbs")
+    _MISSING = True
+
+    def __init__(
+        self,
+        formula: str | None = None,
+        *,
+        groups: Any = None,
+        splines: Any = (),
+        loss: str = "auto",
+        inference: str = "auto",
+        prior: Any = "ridge",
+        shape: float | None = None,
+        rate: float | None = None,
+        rho: float | str = 0.5,
+        variance_prior: str = "inverse-gamma",
+        variance_scale: float = 2.5,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        warm_up: int | str = "auto",
+        thin: int = 1,
+        link: str = "loo",
+        class_weight: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+        random_state: Any = None,
+    ) -> None:
+        self.formula = formula
+        self.groups = groups
+        self.splines = splines
+        self.loss = loss
+        self.inference = inference
+        self.prior = prior
+        self.shape = shape
+        self.rate = rate
+        self.rho = rho
+        self.variance_prior = variance_prior
+        self.variance_scale = variance_scale
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.n_draws = n_draws
+        self.n_chains = n_chains
+        self.warm_up = warm_up
+        self.thin = thin
+        self.link = link
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BayesianMixedSVC:
+        """Fits the classifier.
+
+        Parameters
+        ----------
+        X : frame, or array of shape (n_rows, n_columns) where there is no formula
+            Rows to learn from.
+        y : sequence of n_rows labels, optional
+            Two classes; taken from the frame where the formula names them.
+        sample_weight : sequence of n_rows weights, optional
+            A row of weight k counts as k copies of it; a row of weight 0 is not there.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
+        """
+        return super().fit(X, y, sample_weight)
+
+    def random_effects(self, level: float = 0.9) -> Any:
+        """The effect of every group, as a frame: mean, standard deviation, and an interval of the given level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from softmargin import BayesianMixedSVC
+        >>> X = np.column_stack([np.tile([-1.0, 1.0], 20), np.repeat([3, 5], 20)])
+        >>> y = X[:, 1] == 3
+        >>> y[[0, 39]] = ~y[[0, 39]]
+        >>> effects = BayesianMixedSVC(groups=1).fit(X, y).random_effects()
+        >>> effects["group"].tolist(), (effects["mean"] > 0).tolist()
+        ([3, 5], [True, False])
+        """
+        check_is_fitted(self)
+        pandas = needed("pandas", "formula", "random_effects()")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+        factors = [*self._chain, *self._crossed]
+        frames = [self._effects_of(index, factor, level, pandas) for index, factor in enumerate(factors)]
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+
+    def _effects_of(self, index: int, factor: Any, level: float, pandas: Any) -> Any:
+        where = self._grouped.weights_of(index)
+        mean, sd = self._seen_belief.mean[where], np.sqrt(self._seen_belief.variances[where])
+        half = ndtri((1 + level) / 2) * sd
+        low, high = mean - half, mean + half
+        if self.draws_ is not None:
+            low, high = np.quantile(self.draws_.seen_weights[:, where], [(1 - level) / 2, (1 + level) / 2], axis=0)
+        groups = np.empty(len(factor.levels), dtype=object)
+        groups[:] = list(factor.levels)
+        return pandas.DataFrame(
+            {
+                "factor": factor.name,
+                "group": np.repeat(groups, where.shape[1]),
+                "effect": list(factor.columns) * len(groups),
+                "mean": mean.ravel(),
+                "sd": sd.ravel(),
+                "low": low.ravel(),
+                "high": high.ravel(),
+            }
+        )
+
+    # From a table to parts ------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_fixed_effects(self)
+        one_of("variance_prior", self.variance_prior, VARIANCE_PRIORS)
+        positive_number("variance_scale", self.variance_scale)
+        if self.formula is not None and (self.groups is not None or len(self.splines)):
+            raise ValueError("Give a formula, or groups and splines, but not both: a formula says all of it.")
+
+    def _numbers(self, X: Any, reset: bool = False) -> np.ndarray:
+        if reset:
+            self.design_ = self._design_of(X)
+        if self.design_ is None:
+            return check_rows(self, X, reset=reset, missing=True, sparse=False).astype(np.float64, copy=False)
+        matrix = self.design_.matrix(X)
+        refuse_infinite(matrix[:, : self.design_.n_fixed], self.design_.fixed_names)
+        if reset:
+            self.n_features_in_ = len(self.design_.inputs)
+            self._nesting = self.design_.nesting(matrix)
+        else:
+            _disown(matrix, self.design_, self._nesting)
+        return matrix
+
+    def _design_of(self, X: Any) -> Design | None:
+        if self.formula is not None:
+            return Design.from_formula(self.formula, X)
+        if self.groups is None and not len(self.splines):
+            return None
+        groups = () if self.groups is None else self.groups
+        return Design.from_columns(X, groups, splines=self.splines, intercept=bool(self.fit_intercept))
+
+    def _labels(self, X: Any, y: Any) -> Any:
+        return y if self.design_ is None else self.design_.response(X, y)
+
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
+        design: Design | None = self.design_
+        n_fixed = data.X.shape[1] if design is None else design.n_fixed
+        intercept = bool(self.fit_intercept) if design is None else design.intercept
+        X = data.X[:, :n_fixed]
+        missing = has_missing(X)
+        if missing:
+            refuse_empty_columns(X, self._names(n_fixed))
+        fixed, prior, columns = fixed_effects(self, X, data.weight, intercept)
+        rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
+        if rows.layout.n_core > _MOST_DENSE:
+            raise ValueError(
+                f"Crossed factors and splines have {rows.layout.n_core:,} effects, of which all pairs would have to be "
+                f"kept; at most {_MOST_DENSE:,} are possible. Nest the factors, or leave the smaller one out."
+            )
+        structured = Structured(prior, self._dense_parts(rows), tuple(map(self._group_prior, self._chain)), rows.layout)
+        loss = self._loss_for(gaussian=not (missing or selects(self)))
+        if not missing:
+            return Parts(rows, structured, loss)
+        return Parts(IncompleteRows(rows, n_fixed), Imputing(structured, columns, float(data.weight.sum())), loss)
+
+    @property
+    def _factors(self) -> tuple[Any, ...]:
+        return () if self.design_ is None else self.design_.factors
+
+    @property
+    def _chain(self) -> list[Any]:
+        return [] if self.design_ is None else [self._factors[index] for index in self._nesting.chain]
+
+    @property
+    def _crossed(self) -> list[Any]:
+        return [] if self.design_ is None else [self._factors[index] for index in self._nesting.crossed]
+
+    @property
+    def _curves(self) -> tuple[Any, ...]:
+        return () if self.design_ is None else self.design_.spline_terms
+
+    def _group_prior(self, factor: Any) -> Covariance | Variances:
+        size = len(factor.columns)
+        return Covariance(size, _SCALE) if factor.correlated and size > 1 else self._variances(size)
+
+    def _variances(self, size: int) -> Variances:
+        return Variances(size, _SHAPE, _RATE, self.variance_scale if self.variance_prior == "half-cauchy" else None)
+
+    def _dense_parts(self, rows: GroupedRows) -> tuple[Part, ...]:
+        parts, start = [], rows.fixed.n_weights
+        for curve in self._curves:
+            size = curve.columns.stop - curve.columns.start
+            parts.append(Part(start, size, self._variances(1)))
+            start += size
+        for factor in self._crossed:
+            parts.append(Part(start, factor.n_groups, self._group_prior(factor)))
+            start += factor.n_groups * len(factor.columns)
+        return tuple(parts)
+
+    def _names(self, n_fixed: int) -> Any:
+        if self.design_ is not None:
+            return self.design_.fixed_names
+        return getattr(self, "feature_names_in_", [f"x{index}" for index in range(n_fixed)])
+
+    # What is kept ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, found: Found) -> None:
+        prior, hyper = found.problem.prior, found.inferred.ascent.point.belief.hyper
+        if isinstance(prior, Imputing):
+            prior, hyper = prior.prior, hyper.weights
+        of_levels, of_parts = prior.population(hyper)
+        curves = len(self._curves)
+        population = (*of_levels, *of_parts[curves:])
+        rows = found.problem.rows
+        rows = (
+            rows._replace(rows=rows.rows._replace(population=population))
+            if isinstance(rows, IncompleteRows)
+            else rows._replace(population=population)
+        )
+        super()._keep(found._replace(problem=replace(found.problem, rows=rows)))
+        names = [factor.name for factor in (*self._chain, *self._crossed)]
+        self.variance_components_ = dict(zip(names, population, strict=True))
+        self.variance_components_ |= {c.name: part for c, part in zip(self._curves, of_parts, strict=False)}
+        self.fixed_names_ = tuple(self._names(self._grouped.n_fixed))
+        self._keep_fixed(found, hyper)
+
+    @property
+    def _grouped(self) -> GroupedRows:
+        rows = self.rows_.rows if isinstance(self.rows_, IncompleteRows) else self.rows_
+        assert isinstance(rows, GroupedRows)
+        return rows
+
+
+def _grouped(fixed: LinearRows, design: Design, nesting: Nesting) -> GroupedRows:
+    """The rows of a design: its chain of nested factors around the rest."""
+    chain = [design.factors[index] for index in nesting.chain]
+    crossed = [design.factors[index] for index in nesting.crossed]
+    plain = [column for term in design.spline_terms for column in range(term.columns.start, term.columns.stop)]
+    return GroupedRows(
+        fixed,
+        design.n_fixed,
+        tuple(Factor(factor.slopes, factor.intercept, factor.code) for factor in chain),
+        tuple(factor.n_groups for factor in chain),
+        nesting.parents,
+        tuple(plain),
+        tuple(Factor(factor.slopes, factor.intercept, factor.code) for factor in crossed),
+        tuple(factor.n_groups for factor in crossed),
+    )
+
+
+def _disown(matrix: np.ndarray, design: Design, nesting: Nesting) -> None:
+    """A group that comes with another parent than it had is another group, and new."""
+    for place, parent in enumerate(nesting.parents):
+        code, above = (design.factors[nesting.chain[index]].code for index in (place, place + 1))
+        known = matrix[:, code] >= 0
+        codes = matrix[known, code].astype(int)
+        matrix[np.flatnonzero(known)[parent[codes] != matrix[known, above]], code] = -1

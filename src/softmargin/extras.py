@@ -1,0 +1,18 @@
+"""Packages that only some users need, imported when they are."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def needed(package: str, extra: str, what: str) -> Any:
+    """A package, or an error that says which extra brings it.
+
+    >>> needed("math", "cli", "This").pi > 3
+    True
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(f'{what} needs the package {package}: pip install "softmargin[{extra}]".') from error
