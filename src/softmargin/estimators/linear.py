@@ -10,11 +10,12 @@ from ..monitor import Monitor
 from ..priors import Imputing, Known, LaplaceZero, Structured
 from ..rows import IncompleteRows
 from ..validation import has_missing, refuse_empty_columns
-from .base import BayesianClassifier, Data, Found, Parts
+from .base import Data, Found, Parts
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, selects
+from .partial import StreamingClassifier
 
 
-class BayesianLinearSVC(FixedEffectsMixin, BayesianClassifier):
+class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     r"""A linear support vector machine that infers its own penalty and knows how sure it is of each coefficient.
 
     Columns are centred and put in units of their spread, so that the prior does not depend on the user's units;

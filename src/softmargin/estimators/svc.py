@@ -16,7 +16,8 @@ from ..priors import Ridge
 from ..rows import InducingRows
 from ..tune import TUNINGS, Judges, LabelledRows, choose_kernel, moved_points
 from ..validation import check_rows, one_of, positive_integer
-from .base import BayesianClassifier, Data, Found, Parts
+from .base import Data, Found, Parts
+from .partial import StreamingClassifier
 
 KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
 PLACEMENTS = ("kmeans", "random", "mixture", "tuned")
@@ -26,7 +27,7 @@ _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 _EXPECTED_VARIANCE = 4.0
 
 
-class BayesianSVC(BayesianClassifier):
+class BayesianSVC(StreamingClassifier):
     r"""A kernel support vector machine that tunes itself and knows how sure it is.
 
     The latent function is a Gaussian process, the labels meet it through the hinge loss, and the posterior is

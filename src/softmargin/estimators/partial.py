@@ -1,0 +1,122 @@
+"""Learning from one batch of rows after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils import check_random_state
+
+from ..chunks import Table, n_threads, one_blas_thread
+from ..engine import Problem
+from ..inference import Inferred
+from ..likelihoods import LOSSES
+from ..monitor import Monitor
+from ..priors import Prior
+from ..streaming import Stream, absorb, can_stream
+from ..validation import declared_classes, share
+from .base import BayesianClassifier, Found, Parts
+
+
+class StreamingClassifier(BayesianClassifier):
+    """For classifiers that can add up what batches of rows have said."""
+
+    forgetting: float
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
+        """Learns from one more batch of rows, which need not be kept.
+
+        What earlier batches said is held as one Gaussian, weakened by ``forgetting`` before each batch.  The first
+        batch settles the units of the columns, and for `BayesianSVC` the kernel and the inducing points: let it be a
+        fair sample.  Links are fitted on each batch as it was foretold by those before it; ``loo_log_loss_`` is
+        then the log loss of those forecasts, and ``bound_`` that of the last batch given the others.  After ``fit``,
+        batches are added to what it found.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (n_rows, n_columns)
+            Rows to learn from.
+        y : sequence of n_rows labels
+            One class or both.
+        classes : sequence of two labels
+            Both classes; needed in the first call, and optional later.
+        sample_weight : sequence of n_rows weights, optional
+            A row of weight k counts as k copies of it; a row of weight 0 is not there.
+
+        Returns
+        -------
+        self
+            The classifier, fitted to all batches so far.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_moons
+        >>> from softmargin import BayesianSVC
+        >>> X, y = make_moons(600, noise=0.2, random_state=0)
+        >>> model = BayesianSVC(random_state=0)
+        >>> for rows in (slice(0, 200), slice(200, 400), slice(400, 600)):
+        ...     model = model.partial_fit(X[rows], y[rows], classes=[0, 1])
+        >>> bool(model.score(X, y) > 0.95)
+        True
+        """
+        self._check_parameters()
+        self._check_streaming()
+        with self._kept_on_failure():
+            found = self._find_more(X, y, classes, sample_weight)
+        if found is not None:
+            self._keep(found)
+            self._warn(found.reason)
+        return self
+
+    def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
+        """All the work of ``partial_fit``; nothing is found where no row has any weight."""
+        stream: Stream | None = getattr(self, "_stream", None)
+        if stream is None and hasattr(self, "_fitted_prior"):
+            self._refuse_stream(self._fitted_prior)
+        known = declared_classes(classes, getattr(self, "classes_", None) if stream is not None else None)
+        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
+        data = self._check_data(X, y, sample_weight, known, first=stream is None)
+        if len(data.y) == 0:
+            return None
+        jobs = n_threads(self.n_jobs)
+        with one_blas_thread:
+            if stream is None:
+                parts = self._parts(data, check_random_state(self.random_state), monitor, jobs)
+            else:
+                parts = Parts(self.rows_, self._fitted_prior, self.loss_)
+            self._refuse_stream(parts.prior)
+            table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
+            problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
+            stream, ascent = absorb(
+                stream,
+                problem,
+                forgetting=self.forgetting,
+                unit=data.unit,
+                tol=self.tol,
+                max_passes=self.max_iter,
+                monitor=monitor,
+            )
+            link, log_loss = self._fit_link(stream.record)
+        return Found(data, parts, problem, Inferred(ascent), stream, monitor, link, log_loss)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        share("forgetting", self.forgetting)
+
+    def _check_streaming(self) -> None:
+        if self.inference in ("gibbs", "ecm"):
+            raise ValueError(
+                f"partial_fit adds up variational sums, which inference={self.inference!r} has not; use 'auto', 'cavi' "
+                f"or 'svi', or fit all rows together."
+            )
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} needs all rows at once; give partial_fit a dict from label to "
+                f"weight, or None."
+            )
+
+    def _refuse_stream(self, prior: Prior) -> None:
+        if not can_stream(prior):
+            raise ValueError(
+                "partial_fit keeps one Gaussian of the past, which is not all there is to know where variables are "
+                "selected, entries are missing or rows are grouped; fit all rows together."
+            )
