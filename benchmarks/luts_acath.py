@@ -26,7 +26,7 @@ from luts import VAGUE, GridSVC, Paired, arrays, boxplots, chain, fitted_error, 
 from softmargin import BayesianLinearSVC
 
 VB, GIBBS, VB_COMPLETE, SVM_COMPLETE = "VB", "Gibbs", "VB, complete", "SVM, complete"
-REPLICATES = {VB: 100, GIBBS: 100, VB_COMPLETE: 100, SVM_COMPLETE: 100}
+REPLICATES = {VB: 100, GIBBS: 60, VB_COMPLETE: 100, SVM_COMPLETE: 100}
 TARGET = 1.0
 
 

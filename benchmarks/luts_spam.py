@@ -55,7 +55,7 @@ def show(names: np.ndarray, found: dict[str, Selection]) -> None:
     for k in shown:
         cells = (f"{part[k]:.3f}" for one in (vb, gibbs) for part in (one.included, one.positive))
         apart = (vb.included[k] > 0.5) != (gibbs.included[k] > 0.5)
-        remark = ["taken by one only"] * apart + ["named by the paper"] * (names[k] in NAMED)
+        remark = ["taken by one only"] * int(apart) + ["named by the paper"] * (names[k] in NAMED)
         rows.append([names[k], *cells, ", ".join(remark)])
     print_table(["variable", "VB", "positive", "Gibbs", "positive", "remark"], rows)
 
