@@ -167,8 +167,8 @@ def test_rows_are_drawn_by_their_last_sites_and_left_out_as_they_entered():
     chain = Chain(Data.of(problem, None), start, np.random.default_rng(0))
     blocks, turns = [], []
     for _ in range(3):
-        chain.begin()
-        blocks.append(chain.visit(0, features, leave_out=True))
+        chain.begin(leave_out=True)
+        blocks.append(chain.visit(0, features))
         chain.hear(blocks[-1])
         turns.append(chain.conclude())
     assert_array_equal(features.asked[0][2], HingeScales().start(y, weight))

@@ -81,17 +81,24 @@ class Chain:
         weights = mean + _OVERDISPERSION * (start.sample(1, self._rng)[0] - mean)
         self._hyper, self._seen = start.hyper, self._prior.seen_weights(weights, start.hyper)
         self._given_scales: Any = None
+        self._leaving: Any = None
         self._sites = [data.augmentation.start(y, c) for y, c in zip(data.y, data.weight, strict=True)]
         self._spared = self._sites
         self._features: list[Features | None] = [None] * len(data.y)
         self._blocks: list[_Block] = []
         self._natural: Any = None
 
-    def visit(self, index: int, features: Features, leave_out: bool) -> _Block:
+    def begin(self, leave_out: bool) -> None:
+        """Forgets a turn that was not finished; says whether the next is to leave rows out, if there is a belief."""
+        self._blocks, self._natural, self._leaving = [], None, None
+        if leave_out and self._given_scales is not None:
+            self._leaving = self._prior.effective(self._given_scales).seen_by(self._data.reference)
+
+    def visit(self, index: int, features: Features) -> _Block:
         """New missing entries, leftovers and scales for one block of rows."""
         data, rng = self._data, self._rngs[index]
         y, c, site = data.y[index], data.weight[index], self._sites[index]
-        without = self._without(index, features) if leave_out and self._given_scales is not None else None
+        without = None if self._leaving is None else self._without(index, features)
         drawn = features.drawn(self._seen, self._hyper, self._spared[index], c, rng)
         leftover = to_numpy(drawn.leftover)
         f = to_numpy(drawn.at(self._seen))
@@ -101,10 +108,6 @@ class Chain:
         natural = drawn.gather(*(like(part, drawn.leftover) for part in spared))
         log_likelihood = float(c @ data.problem.likelihood.log_density(y, f))
         return _Block(natural, log_likelihood, site, spared, None if drawn is features else drawn, without)
-
-    def begin(self) -> None:
-        """Forgets a turn that was not finished."""
-        self._blocks, self._natural = [], None
 
     def hear(self, block: _Block) -> None:
         """The next block; sums are added as they come: many blocks of them need not fit in memory."""
@@ -126,8 +129,7 @@ class Chain:
 
     def _without(self, index: int, features: Features) -> Without:
         """Rows without themselves, by the features that the belief was made with."""
-        data, made_with = self._data, self._features[index] or features
-        belief = self._prior.effective(self._given_scales).seen_by(data.reference)
+        data, belief, made_with = self._data, self._leaving, self._features[index] or features
         latent = Latent(*map(to_numpy, made_with.moments(belief)))
         rows = self._sites[index], data.y[index], data.weight[index], data.unit[index]
         foretold = as_foretold(features, made_with, belief)
@@ -149,10 +151,10 @@ def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> li
     def visit(task: int) -> list[_Block]:
         index, group = tasks[task]
         features = problem.features(index)
-        return [chain.visit(index, features, leave_out) for chain in group]
+        return [chain.visit(index, features) for chain in group]
 
     for chain in chains:
-        chain.begin()
+        chain.begin(leave_out)
     for (_, group), blocks in zip(tasks, sweep(visit, len(tasks), n_jobs), strict=True):
         for chain, block in zip(group, blocks, strict=True):
             chain.hear(block)
