@@ -25,8 +25,8 @@ from ..imputation import Imputation
 from ..likelihoods import Likelihood
 from .features import Latent, View
 
-#: Turns between sites and entries of a block: at most so many, or until no site moves by more than this share.
-_TURNS, _STILL = 6, 1e-4
+#: Turns between sites and entries of a block: from where they were in the last pass, and from nowhere.
+_TURNS, _FIRST_TURNS = 2, 6
 
 
 class Batch(NamedTuple):
@@ -143,7 +143,8 @@ class IncompleteFeatures:
     def foreseen(self, belief: Belief) -> FilledFeatures:
         """Missing entries as the others foretell them."""
         known = self._known(belief)
-        filled = [_fill(known, batch, 0.0, 0.0) for batch in self.batches]
+        none = [np.zeros(len(batch.rows)) for batch in self.batches]
+        filled = [_Gaps.of(known, batch).filled(w, w) for batch, w in zip(self.batches, none, strict=True)]
         return self._filled(filled, np.ones(len(self.base.phi)))
 
     def settled(
@@ -171,8 +172,7 @@ class IncompleteFeatures:
         known = _Known(Latent(f, 0 * f, 0 * f), np.zeros((len(f), self.n_columns)), pull, u, nothing, imputation)
         drawn = []
         for batch in self.batches:
-            w, b = (part[batch.rows, None] for part in site)
-            filled = _fill(known, batch, w, b)
+            filled = _Gaps.of(known, batch).filled(*(part[batch.rows] for part in site))
             noise = rng.standard_normal(filled.means.shape)
             values = filled.means + np.einsum("ijk,ik->ij", np.linalg.cholesky(filled.covariances), noise)
             drawn.append(filled._replace(means=values, covariances=0 * filled.covariances))
@@ -180,14 +180,12 @@ class IncompleteFeatures:
 
     def _settle(self, known: _Known, index: int, likelihood: Likelihood, y: np.ndarray) -> _Filled:
         """Sites and entries of one batch by turns."""
-        batch = self.batches[index]
+        gaps = _Gaps.of(known, self.batches[index])
+        turns = _TURNS if index in self._sites else _FIRST_TURNS
         w, b = self._sites.get(index, (np.zeros(len(y)), np.zeros(len(y))))
-        for _ in range(_TURNS):
-            filled = _fill(known, batch, w[:, None], b[:, None])
-            before = w
+        for _ in range(turns):
+            filled = gaps.filled(w, b)
             _, w, b = likelihood.sites(y, filled.mu, filled.v)
-            if np.all(np.abs(w - before) <= _STILL * w):
-                break
         self._sites[index] = w, b
         return filled
 
@@ -213,18 +211,39 @@ class IncompleteFeatures:
         return FilledFeatures(self.base._replace(phi=phi), self.batches, covariances, weight, self.n_columns)
 
 
-def _fill(known: _Known, batch: Batch, w: Any, b: Any) -> _Filled:
-    """The formulas of this module, for one batch and its sites."""
-    rows, mean = batch.rows, batch.of(known.mean)
-    cross, mu, spread = batch.of(known.cross), known.latent.mu[rows], known.latent.spread[rows]
-    second, covariance = batch.pairs(known.second_moments), batch.pairs(known.covariance)
-    precision = batch.pairs(known.imputation.precision)
-    V = np.linalg.inv(precision + np.asarray(w)[..., None] * second)
-    pull = batch.of(known.pull) + b * mean - w * (cross + mean * mu[:, None])
-    values = np.einsum("ijk,ik->ij", V, pull)
-    v = spread + 2 * (values * cross).sum(axis=1) + np.einsum("ij,ijk,ik->i", values, covariance, values)
-    trace = np.einsum("ijk,ijk->i", V, second)
-    return _Filled(values, V, mu + (values * mean).sum(axis=1), np.maximum(v, 0) + trace)
+class _Gaps(NamedTuple):
+    """What is known about the missing entries of a batch, row by row: all that their sites do not change."""
+
+    mean: np.ndarray
+    cross: np.ndarray
+    pull: np.ndarray
+    mu: np.ndarray
+    spread: np.ndarray
+    precision: np.ndarray
+    second: np.ndarray
+
+    @classmethod
+    def of(cls, known: _Known, batch: Batch) -> _Gaps:
+        latent, rows = known.latent, batch.rows
+        return cls(
+            batch.of(known.mean),
+            batch.of(known.cross),
+            batch.of(known.pull),
+            latent.mu[rows],
+            latent.spread[rows],
+            batch.pairs(known.imputation.precision),
+            batch.pairs(known.second_moments),
+        )
+
+    def filled(self, w: np.ndarray, b: np.ndarray) -> _Filled:
+        """The formulas of this module, at given sites."""
+        V = np.linalg.inv(self.precision + w[:, None, None] * self.second)
+        rest = self.cross + self.mean * self.mu[:, None]
+        values = np.einsum("ijk,ik->ij", V, self.pull + b[:, None] * self.mean - w[:, None] * rest)
+        shift = np.einsum("ij,ij->i", values, self.mean)
+        v = self.spread + 2 * np.einsum("ij,ij->i", values, self.cross) - shift**2
+        v += np.einsum("ij,ijk,ik->i", values, self.second, values)
+        return _Filled(values, V, self.mu + shift, np.maximum(v, 0) + np.einsum("ijk,ijk->i", V, self.second))
 
 
 class FilledFeatures(NamedTuple):
