@@ -17,6 +17,8 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
+from .extras import needed
+
 #: Chains that disagree by more have not mixed.
 LARGEST_R_HAT = 1.05
 #: The fewest draws of a chain of which anything can be said.
@@ -139,12 +141,9 @@ def to_arviz(
     ``dims`` names the trailing axes of an array and ``coords`` the places along them; further groups, such as
     ``sample_stats``, are given by name.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # that there will be another version
-            import arviz
-    except ImportError as error:
-        raise ImportError('Draws go to ArviZ by the package arviz: pip install "softmargin[arviz]".') from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # that there will be another version
+        arviz = needed("arviz", "arviz", "What ArviZ makes of draws")
     every = {"posterior": posterior, **groups}
     every = {group: {name: np.asarray(values) for name, values in named.items()} for group, named in every.items()}
     axes = {"coords": dict(coords or {}), "dims": {name: list(axis) for name, axis in (dims or {}).items()}}

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy.special import expit, log_expit, log_ndtr
 
+from ..extras import needed
 from ..likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
 
 #: A row this near its margin is at it: its scale is then some chi-squared number, whatever the distance.
@@ -87,7 +88,8 @@ def augmentation_of(likelihood: Likelihood) -> Augmentation:
         return HingeScales()
     quadrature = isinstance(likelihood, Quadrature) and isinstance(likelihood.model, Logistic)
     if quadrature or isinstance(likelihood, JaakkolaJordan):
-        return PolyaGamma(_random_polyagamma())
+        package = needed("polyagamma", "gibbs", "Drawing from the logistic likelihood")
+        return PolyaGamma(package.random_polyagamma)
     raise TypeError(f"Only the hinge and the logistic likelihood can be drawn by an augmentation, got {likelihood!r}.")
 
 
@@ -198,14 +200,3 @@ def _small_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -
     x = np.maximum(np.abs(f), 1e-6) / 2
     rest = np.tanh(x) / (4 * x) - part.sum(axis=0)
     return np.sum(rng.standard_gamma(c, size=part.shape) * part, axis=0) + c * rest
-
-
-def _random_polyagamma() -> Any:
-    try:
-        from polyagamma import random_polyagamma
-    except ImportError as error:
-        raise ImportError(
-            'inference="gibbs" draws the logistic loss by Polya-Gamma numbers, from the package polyagamma: '
-            'pip install "softmargin[gibbs]".'
-        ) from error
-    return random_polyagamma
