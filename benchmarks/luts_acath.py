@@ -42,7 +42,7 @@ def model(name: str, quick: bool) -> Any:
     if name == SVM_COMPLETE:
         return GridSVC(2 if quick else 10)
     by_ascent = {"loss": "hinge-augmented", "tol": 1e-10, "max_iter": 5000}
-    settings = {"loss": "hinge", **chain(quick)} if name == GIBBS else by_ascent
+    settings: Any = {"loss": "hinge", **chain(quick)} if name == GIBBS else by_ascent
     return BayesianLinearSVC(standardize=False, link="probit", n_jobs=1, random_state=0, **VAGUE, **settings)
 
 

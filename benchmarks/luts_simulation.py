@@ -55,7 +55,7 @@ def simulated(n: int, d: int, seed: int) -> Simulated:
 def model(name: str, quick: bool) -> Any:
     if name == SVM:
         return GridSVC(2 if quick else 10)
-    settings = {
+    settings: Any = {
         VB: {"loss": "hinge-augmented", "tol": 1e-10, "max_iter": 5000, **VAGUE},
         EXACT: {"loss": "hinge"},
         GIBBS: {"loss": "hinge", **VAGUE, **chain(quick)},

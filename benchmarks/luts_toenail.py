@@ -8,9 +8,10 @@ held out at random 100 times.  Median seconds of a fit stand beside the errors.
 * exact: the exact hinge, by ``groups=["patient"]`` on the same columns;
 * Gibbs: Appendix A, one chain of 5,000 turns and 5,000 draws;
 * SVM: linear, without patients, two grids of penalties (`luts.GridSVC`);
-* SVM + patients: the same with a column for each patient, which the paper did not try (on fewer of the splits).
+* SVM, balanced: the same with rows weighted by class; without, it says "none or mild" of everyone;
+* SVM + patients: the SVM with a column for each patient, which the paper did not try (on fewer of the splits).
 
-Target: the mean balanced errors of VB, exact and Gibbs are at least .05 below that of the SVM.
+Target: the mean balanced errors of VB, exact and Gibbs are at least .05 below those of the SVM, weighted or not.
 
     python benchmarks/luts_toenail.py --data PATH [--quick]
 """
@@ -24,12 +25,15 @@ import numpy as np
 import pandas as pd
 
 from common import arguments, report, save_picture, standardised
-from luts import VAGUE, GridSVC, Paired, arrays, boxplots, chain, fitted_error, hold_outs, scores, show_scores
+from luts import GridSVC, Paired, arrays, boxplots, chain, fitted_error, hold_outs, scores, show_scores
 from softmargin import BayesianMixedSVC
 
 FORMULA = "~ time * treatment + (1 | patient)"
-VB, EXACT, GIBBS, SVM, SVM_PATIENTS = "VB", "exact", "Gibbs", "SVM", "SVM + patients"
-REPLICATES = {VB: 100, EXACT: 100, GIBBS: 100, SVM: 100, SVM_PATIENTS: 20}
+VB, EXACT, GIBBS = "VB", "exact", "Gibbs"
+SVM, SVM_BALANCED, SVM_PATIENTS = "SVM", "SVM, balanced", "SVM + patients"
+REPLICATES = {VB: 100, EXACT: 100, GIBBS: 100, SVM: 100, SVM_BALANCED: 100, SVM_PATIENTS: 20}
+#: The paper's prior variance of fixed effects; that of the intercepts' own variance, inverse gamma .01, is the default.
+FLAT = 1e8
 TARGET = 0.05
 
 
@@ -43,10 +47,12 @@ def load_toenail(folder: Path | None) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def model(name: str, quick: bool) -> Any:
-    settings = {
-        VB: {"formula": FORMULA, "loss": "hinge-augmented", "tol": 1e-10, "max_iter": 5000, **VAGUE},
+    if name in (SVM, SVM_BALANCED, SVM_PATIENTS):
+        return GridSVC(2 if quick else 10, balanced=name == SVM_BALANCED)
+    settings: Any = {
+        VB: {"formula": FORMULA, "loss": "hinge-augmented", "prior": FLAT, "tol": 1e-10, "max_iter": 5000},
         EXACT: {"groups": ["patient"], "loss": "hinge"},
-        GIBBS: {"formula": FORMULA, "loss": "hinge", **VAGUE, **chain(quick)},
+        GIBBS: {"formula": FORMULA, "loss": "hinge", "prior": FLAT, **chain(quick)},
     }[name]
     return BayesianMixedSVC(link="probit", n_jobs=1, random_state=0, **settings)
 
@@ -58,12 +64,12 @@ def columns(name: str, frame: pd.DataFrame) -> Any:
     if name == EXACT:
         return frame
     fixed = frame[["time", "treatment", "product"]].to_numpy()
-    return fixed if name == SVM else np.hstack([fixed, pd.get_dummies(frame["patient"]).to_numpy(float)])
+    return fixed if name != SVM_PATIENTS else np.hstack([fixed, pd.get_dummies(frame["patient"]).to_numpy(float)])
 
 
 def show_routes(frame: pd.DataFrame, y: np.ndarray) -> None:
     """The formula and the names of groups are two ways to say one model."""
-    said = {"formula": FORMULA}, {"groups": ["patient"]}
+    said: Any = ({"formula": FORMULA}, {"groups": ["patient"]})
     one, other = (
         BayesianMixedSVC(random_state=0, **way).fit(X, y).latent_mean_and_variance(X)[0]
         for way, X in zip(said, (columns(VB, frame), columns(EXACT, frame)), strict=True)
@@ -79,17 +85,21 @@ def main() -> None:
 
     def trial(r: int, name: str) -> tuple[float, float]:
         train, test = splits[r]
-        X, of_method = columns(name, frame), name in (SVM, SVM_PATIENTS)
-        fit_on, test_on = (X[train], X[test]) if of_method else (X.iloc[train], X.iloc[test])
-        own = GridSVC(2 if args.quick else 10) if of_method else model(name, args.quick)
-        return fitted_error(own, fit_on, y[train], test_on, y[test])
+        X = columns(name, frame)
+        own = model(name, args.quick)
+        X, X_test = (X[train], X[test]) if isinstance(own, GridSVC) else (X.iloc[train], X.iloc[test])
+        return fitted_error(own, X, y[train], X_test, y[test])
 
     found = scores(trial, {name: min(n, len(splits)) for name, n in REPLICATES.items()})
-    show_scores(found, [SVM, GIBBS])
+    show_scores(found, [SVM, SVM_BALANCED, GIBBS])
     print()
     save_picture(boxplots({"toenail": found}), "luts_toenail", args.quick)
-    value = {name: round(-Paired.of(found[name], found[SVM]).mean, 4) for name in (VB, EXACT, GIBBS)}
-    report("luts_toenail", {"below SVM": value}, {"below SVM": TARGET}, min(value.values()) >= TARGET)
+    value = {
+        f"below {other}": {name: round(-Paired.of(found[name], found[other]).mean, 4) for name in (VB, EXACT, GIBBS)}
+        for other in (SVM, SVM_BALANCED)
+    }
+    ok = min(min(one.values()) for one in value.values()) >= TARGET
+    report("luts_toenail", value, {"below": TARGET}, ok)
 
 
 if __name__ == "__main__":

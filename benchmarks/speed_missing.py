@@ -23,7 +23,7 @@ from softmargin import BayesianLinearSVC
 
 N_ROWS, N_TEST, N_COLUMNS, N_CAUSES, SHARE = 100_000, 20_000, 20, 5, 0.2
 REPEATS, TARGET = 3, 30.0
-WAYS = {"as it comes": {}, "augmented, ascent": {"loss": "hinge-augmented", "inference": "cavi"}}
+WAYS: dict[str, Any] = {"as it comes": {}, "augmented, ascent": {"loss": "hinge-augmented", "inference": "cavi"}}
 
 
 def simulated(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

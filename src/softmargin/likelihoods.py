@@ -262,6 +262,11 @@ class Probit:
         return Derivatives(value, y * r, -xp.clip(curvature, 0.0, 1.0))
 
 
+def _joined(parts: list[Sites]) -> Sites:
+    """The sites of rows and of those after them."""
+    return Sites(*(namespace(*part).concat(part) for part in zip(*parts, strict=True)))
+
+
 @lru_cache(maxsize=8)
 def _hermite(n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of ``E g(x)``, ``x ~ N(0, 1)``."""
@@ -290,6 +295,8 @@ class Quadrature(_SiteIsCurvature):
     two_moment: ClassVar[bool] = False
     #: Standard deviations below which the quotient by ``s`` is taken in its limit.
     _NARROW: ClassVar[float] = 1e-2
+    #: Up to these variances so few nodes are exact to about 1e-10.
+    _FEW_NODES: ClassVar[tuple[tuple[float, int], ...]] = ((0.03, 6), (0.3, 12))
     #: Rows whose nodes fit the cache together.
     _ROWS_AT_ONCE: ClassVar[int] = 4096
 
@@ -299,15 +306,27 @@ class Quadrature(_SiteIsCurvature):
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
         n_rows = mu.shape[0]
         if n_rows <= self._ROWS_AT_ONCE:
-            return self._sites(y, mu, v)
+            return self._by_width(y, mu, v)
         cuts = [slice(start, start + self._ROWS_AT_ONCE) for start in range(0, n_rows, self._ROWS_AT_ONCE)]
-        parts = [self._sites(y[cut], mu[cut], v[cut]) for cut in cuts]
-        return Sites(*(namespace(mu).concat(part) for part in zip(*parts, strict=True)))
+        return _joined([self._by_width(y[cut], mu[cut], v[cut]) for cut in cuts])
 
-    def _sites(self, y: Array, mu: Array, v: Array) -> Sites:
+    def _by_width(self, y: Array, mu: Array, v: Array) -> Sites:
+        """Each row with as many nodes as its variance needs, whatever rows it comes with."""
+        xp = namespace(v)
+        widths = sum(xp.astype(v > edge, xp.int64) for edge, _ in self._FEW_NODES)
+        present = [int(width) for width in xp.unique_values(widths)]
+        nodes = [min(few, self.n_nodes) for _, few in self._FEW_NODES] + [self.n_nodes]
+        if len(present) <= 1:
+            return self._sites(y, mu, v, nodes[present[0] if present else 0])
+        places = [xp.nonzero(widths == width)[0] for width in present]
+        parts = [self._sites(y[at], mu[at], v[at], nodes[width]) for at, width in zip(places, present, strict=True)]
+        back = xp.argsort(xp.concat(places))
+        return Sites(*(part[back] for part in _joined(parts)))
+
+    def _sites(self, y: Array, mu: Array, v: Array, n_nodes: int) -> Sites:
         xp = namespace(mu)
         s = xp.sqrt(v)
-        nodes, weights = (like(part, s) for part in _hermite(self.n_nodes))
+        nodes, weights = (like(part, s) for part in _hermite(n_nodes))
         at_nodes = self.model.derivatives(y, mu + nodes[:, None] * s)
         slope, tilt = weights @ at_nodes.slope, (weights * nodes) @ at_nodes.slope
         wide = s > self._NARROW
