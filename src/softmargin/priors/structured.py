@@ -190,7 +190,7 @@ class Structured(NamedTuple):
         return Inferred(self.fixed.begin(), parts, tuple(prior.begin() for prior in self.levels))
 
     def _precision(self, hyper: Inferred) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """The expected precision of each level's columns, and of the core: a diagonal, or a matrix where it must be."""
+        """The expected precision of each level's columns, and of the core: a matrix where there are parts."""
         levels = tuple(prior.expected_precision(old) for prior, old in zip(self.levels, hyper.levels, strict=True))
         core = self.fixed.expected_precision(hyper.fixed)
         if not self.parts:
@@ -202,8 +202,7 @@ class Structured(NamedTuple):
         for part, old in zip(self.parts, hyper.parts, strict=True):
             where = part.where
             whole[where[:, :, None], where[:, None, :]] = part.prior.expected_precision(old)
-        diagonal = np.diagonal(whole)
-        return levels, diagonal.copy() if np.count_nonzero(whole) == np.count_nonzero(diagonal) else whole
+        return levels, whole
 
     def _moments(self, belief: Any) -> Moments:
         levels = tuple(belief.level(index) for index in range(len(self.levels)))
