@@ -218,7 +218,7 @@ class _Gaps(NamedTuple):
     cross: np.ndarray
     pull: np.ndarray
     mu: np.ndarray
-    spread: np.ndarray
+    v: np.ndarray
     precision: np.ndarray
     second: np.ndarray
 
@@ -230,7 +230,7 @@ class _Gaps(NamedTuple):
             batch.of(known.cross),
             batch.of(known.pull),
             latent.mu[rows],
-            latent.spread[rows],
+            latent.v[rows],
             batch.pairs(known.imputation.precision),
             batch.pairs(known.second_moments),
         )
@@ -241,7 +241,7 @@ class _Gaps(NamedTuple):
         rest = self.cross + self.mean * self.mu[:, None]
         values = np.einsum("ijk,ik->ij", V, self.pull + b[:, None] * self.mean - w[:, None] * rest)
         shift = np.einsum("ij,ij->i", values, self.mean)
-        v = self.spread + 2 * np.einsum("ij,ij->i", values, self.cross) - shift**2
+        v = self.v + 2 * np.einsum("ij,ij->i", values, self.cross) - shift**2
         v += np.einsum("ij,ijk,ik->i", values, self.second, values)
         return _Filled(values, V, self.mu + shift, np.maximum(v, 0) + np.einsum("ijk,ijk->i", V, self.second))
 
