@@ -15,7 +15,7 @@ from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logi
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .sampling import scattered
-from .steps import Ascent, ascend
+from .steps import Ascent, Natural, ascend
 from .stochastic import Schedule, batch_size, polish, wander
 from .streaming import Record, can_stream
 
@@ -38,6 +38,8 @@ _SHORT = 0.01
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-2
+#: How far an ascent goes that is only a start.
+_ROUGH_TOLERANCE = 1e-4
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum; turns to warm up, as a share of the draws.
 _START_TOLERANCE, _WARM_UP_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
 
@@ -144,21 +146,33 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
 
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
-    """Coordinate ascent; in tables of many rows from the optimum of some of them, which is cheap and not far."""
-    table, start, max_passes = problem.table, None, plan.max_passes
+    """Coordinate ascent from wherever something easier ended."""
+    start = _started(problem, plan, monitor)
+    max_passes = 1 if monitor.interrupted else plan.max_passes
+    return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+
+
+def _started(problem: Problem, plan: Plan, monitor: Monitor) -> Natural | None:
+    """A start that is cheap and not far: the optimum of some rows, where there are many; that of an easier prior."""
+    table, start = problem.table, None
     if table.n_rows >= _ROWS_FOR_A_PILOT:
         rows = scattered(table.n_rows, table.n_rows // _PILOT_SHARE)
         few = replace(problem, table=table.rows(rows), _kept={})
-        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes, monitor=monitor.silent())
+        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
         start = pilot.point.image  # no surer than some rows make it: from a wider belief steps are better
-        if pilot.reason == "interrupt":
-            monitor.interrupted, max_passes = True, 1
-    return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+        monitor.interrupted = monitor.interrupted or pilot.reason == "interrupt"
+    easier = problem.prior.rough()
+    if easier is not None and not monitor.interrupted:
+        rough = replace(problem, prior=easier)
+        way = ascend(rough, tol=_ROUGH_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), start=start)
+        start, monitor.interrupted = way.point.image, way.reason == "interrupt"
+    return start
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
-    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
+    start = _started(problem, plan, monitor)
+    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), start=start)
     n_draws, warm_up = plan.n_draws, plan.n_warm_up
     if ascent.reason == "interrupt":
         monitor.interrupted, n_draws, warm_up = True, _FEWEST_DRAWS, 0

@@ -148,6 +148,9 @@ class Past(NamedTuple):
     def kl(self, belief: Belief) -> Array:
         return _divergence(self.prior, self.natural, belief) - self.least
 
+    def rough(self) -> None:
+        """The past is a start."""
+
     def felt(self, belief: Belief, dG: Any, dh: Array) -> np.ndarray:
         return self.prior.felt(belief, dG, dh)
 

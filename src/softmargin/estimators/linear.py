@@ -128,7 +128,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
             refuse_empty_columns(data.X, getattr(self, "feature_names_in_", None))
         rows, prior, columns = fixed_effects(self, data.X, data.weight, bool(self.fit_intercept))
         prior = Structured(prior) if isinstance(prior, LaplaceZero) else prior
-        loss = self._loss_for(gaussian=not (missing or selects(self)))
+        loss = self._loss_for(gaussian=not missing)
         if not missing:
             return Parts(rows, prior, loss)
         imputing = Imputing(prior, columns, float(data.weight.sum()))

@@ -247,7 +247,7 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
                 f"kept; at most {_MOST_DENSE:,} are possible. Nest the factors, or leave the smaller one out."
             )
         structured = Structured(prior, self._dense_parts(rows), tuple(map(self._group_prior, self._chain)), rows.layout)
-        loss = self._loss_for(gaussian=not (missing or selects(self)))
+        loss = self._loss_for(gaussian=not missing)
         if not missing:
             return Parts(rows, structured, loss)
         return Parts(IncompleteRows(rows, n_fixed), Imputing(structured, columns, float(data.weight.sum())), loss)

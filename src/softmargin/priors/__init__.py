@@ -56,6 +56,10 @@ class Prior(Protocol):
         """The divergence of the belief from the prior, everything inferred included."""
         ...
 
+    def rough(self) -> Any:
+        """An easier prior whose optimum is a good start for this one; None if none is needed."""
+        ...
+
     def felt(self, belief: Belief, dG: Any, dh: Array) -> np.ndarray:
         """A change of the sums as one flat vector, each entry in units of the belief's deviations."""
         ...

@@ -54,6 +54,10 @@ class Imputing(NamedTuple):
     def kl(self, belief: Any) -> Array:
         return self.prior.kl(_own(belief)) + self.columns.kl(belief.hyper.columns)
 
+    def rough(self) -> Imputing | None:
+        rough = self.prior.rough()
+        return None if rough is None else self._replace(prior=rough)
+
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         """The change of the weights', and of the columns' second moments in units of their scatter."""
         R = np.linalg.cholesky(belief.hyper.columns.precision)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, digamma, expit, xlog1py, xlogy
+from scipy.special import betaln, digamma, expit, log_ndtr, ndtri_exp, xlog1py, xlogy
 
 from .variance import InverseGamma, kl_inverse_gamma
 
@@ -28,6 +28,8 @@ from .variance import InverseGamma, kl_inverse_gamma
 _SUREST = 1e-12
 #: Sweeps over the inclusion variables inside one update, or until none moves by more than this.
 _SWEEPS, _STILL = 10, 1e-6
+#: One column in so many, at least one, leaves before the weights are found again.
+_LEAVE_AT_ONCE = 50
 
 
 class Selection(NamedTuple):
@@ -45,7 +47,7 @@ class LaplaceZero(NamedTuple):
     """The prior of ``n_columns`` coefficients, and of ``n_loose`` weights after them that are always in, of precision
     ``loose``.
 
-    ``rho`` is the share of columns expected to matter; None infers it.
+    ``rho`` is the share of columns expected to matter; None infers it.  While ``held``, every column stays in.
     """
 
     n_columns: int
@@ -54,6 +56,7 @@ class LaplaceZero(NamedTuple):
     shape: float = 0.01
     rate: float = 0.01
     loose: float = 1e-8
+    held: bool = False
 
     def begin(self) -> Selection:
         """Everything is in: what does not matter is easier to drop than what was dropped is to find again."""
@@ -95,25 +98,51 @@ class LaplaceZero(NamedTuple):
         return before._replace(b=b, variance=variance, odds=odds, log_odds=log_odds)
 
     def chosen(self, hyper: Selection, G: np.ndarray, pull: np.ndarray, second: np.ndarray) -> Selection:
-        """The inclusion probabilities given the weights, one after the other until they rest.
+        r"""The inclusion probabilities given the weights, one after the other, until none would change.
 
-        ``pull`` holds :math:`h_k m_k` less the part of :math:`\\sum_j` that lies beyond these weights, ``second`` is
-        :math:`\\Omega`.  The column that gains most from being in comes first, so that the order of columns does
-        not matter.
+        ``pull`` holds :math:`h_k m_k` less the part of :math:`\sum_j` that lies beyond these weights, ``second`` is
+        :math:`\Omega`.  Columns that say the same lean on each other's weights, and all of them would leave at once if
+        they could: so only the few that are worst off leave before the weights are found again without them.  The
+        best off come first, whatever the order of the columns.
         """
-        included, (log_in, log_out) = hyper.included.copy(), hyper.log_odds
+        if self.held:
+            return hyper
         n, coupling = self.n_columns, G * second
-        alone = log_in - log_out + pull[:n] - 0.5 * np.diagonal(coupling)[:n]
-        fixed = coupling[:n, n:].sum(axis=1)
+        alone = hyper.log_odds[0] - hyper.log_odds[1] + pull[:n] - 0.5 * np.diagonal(coupling)[:n]
+        alone = alone - coupling[:n, n:].sum(axis=1)
         coupling = coupling[:n, :n] - np.diag(np.diagonal(coupling)[:n])
+        included = hyper.included.copy()
+        logits = alone - coupling @ included
+        leaving = np.flatnonzero((included > 0.5) & (logits < 0))
+        stay = leaving[np.argsort(logits[leaving], kind="stable")][-(-n // _LEAVE_AT_ONCE) :]
+        free = np.setdiff1d(np.arange(n), stay)
         for _ in range(_SWEEPS):
             before = included.copy()
-            for k in np.argsort(-(alone - fixed - coupling @ included), kind="stable"):
-                included[k] = expit(alone[k] - fixed[k] - coupling[k] @ included)
-            included = np.clip(included, _SUREST, 1 - _SUREST)
+            for k in free[np.argsort(-(alone - coupling @ included)[free], kind="stable")]:
+                included[k] = np.clip(expit(alone[k] - coupling[k] @ included), _SUREST, 1 - _SUREST)
             if np.all(np.abs(included - before) <= _STILL):
                 break
         return hyper._replace(included=included)
+
+    def missed(self, hyper: Selection, G: np.ndarray, h: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        r"""Columns that are out and should be in, the best first: those for whom their odds speak once :math:`v_k` is
+        integrated out (see `rechosen`), given the means ``seen`` of all others.
+
+        The belief itself would not find them: while a column is out, its weight is as wide as the prior.
+        """
+        n, sd = self.n_columns, float(hyper.variance.mean_precision[0]) ** -0.5
+        diagonal = np.maximum(np.diagonal(G)[:n], 1e-300)
+        residual = (h - G @ seen)[:n] + diagonal * seen[:n]
+        masses = [_two_sides(r, g, sd).log_mass for r, g in zip(residual, diagonal, strict=True)]
+        odds = hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.transpose(masses))
+        out = np.flatnonzero((hyper.included < 0.5) & (odds > 0))
+        return out[np.argsort(-odds[out], kind="stable")]
+
+    def let_in(self, hyper: Selection, column: int) -> Selection:
+        """The same with one more column, its weight yet to be found."""
+        included, b = hyper.included.copy(), hyper.b.copy()
+        included[column], b[column] = 1 - _SUREST, 1.0
+        return hyper._replace(included=included, b=b)
 
     def redrawn(self, weights: np.ndarray, before: Selection, rng: np.random.Generator) -> Selection:
         """``b``, the variance and ``rho``, drawn given the weights and the inclusion variables."""
@@ -131,26 +160,23 @@ class LaplaceZero(NamedTuple):
     def rechosen(
         self, hyper: Selection, G: np.ndarray, h: np.ndarray, weights: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, Selection]:
-        r"""Inclusion variables and weights drawn pair by pair, :math:`\gamma_k` with :math:`v_k` integrated out:
-
-        .. math:: \frac{P(\gamma_k = 1)}{P(\gamma_k = 0)} = \frac{\rho}{1 - \rho} \sqrt{\frac{D_k}{D_k + G_{kk}}}
-                  \exp \frac{r_k^2}{2 (D_k + G_{kk})}, \qquad r_k = h_k - \sum_{j \ne k} G_{kj} \gamma_j v_j,
-
-        ``D`` being the precision of the prior.  ``h`` is less the part of the sum that lies beyond these weights.
+        r"""Inclusion variables and weights drawn pair by pair, :math:`\gamma_k` with :math:`b_k` and :math:`v_k`
+        integrated out: the odds are those of :math:`\rho` times
+        :math:`\int Laplace(v; \sigma) \exp(r_k v - G_{kk} v^2 / 2)\, dv`, :math:`r_k = h_k - \sum_{j \ne k} G_{kj}
+        \gamma_j v_j`.  ``h`` is less the part of the sum that lies beyond these weights; `redrawn` then draws ``b``.
         """
         included, v = hyper.included.copy(), weights.copy()
-        log_in, log_out = hyper.log_odds
-        precision, diagonal = self.expected_precision(hyper), np.diagonal(G)
+        sd, diagonal = float(hyper.variance.mean_precision[0]) ** -0.5, np.diagonal(G)
+        prior = float(hyper.log_odds[0] - hyper.log_odds[1])
         residual = h - G @ (self.inclusion(hyper) * v)
+        dice = rng.random((self.n_columns, 3))
         for k in rng.permutation(self.n_columns):
-            r = residual[k] + diagonal[k] * included[k] * v[k]
-            total = precision[k] + diagonal[k]
-            log_odds = log_in - log_out + 0.5 * (np.log(precision[k] / total) + r * r / total)
             was = included[k] * v[k]
-            included[k] = float(rng.random() < expit(log_odds))
-            mean, variance = (r / total, 1 / total) if included[k] else (0.0, 1 / precision[k])
-            v[k] = mean + np.sqrt(variance) * rng.standard_normal()
-            residual -= G[:, k] * (included[k] * v[k] - was)
+            sides = _two_sides(residual[k] + diagonal[k] * was, diagonal[k], sd)
+            included[k] = float(dice[k, 0] < expit(prior + np.logaddexp(*sides.log_mass)))
+            v[k] = sides.drawn(*dice[k, 1:]) if included[k] else _laplace(sd, *dice[k, 1:])
+            if was or included[k]:
+                residual -= G[:, k] * (included[k] * v[k] - was)
         return v, hyper._replace(included=included)
 
     def _odds(self, included: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,3 +191,34 @@ def _kl_beta(odds: np.ndarray) -> float:
     if not odds.any():
         return 0.0
     return float((odds - 1) @ (digamma(odds) - digamma(odds.sum())) - betaln(*odds))
+
+
+class _Sides(NamedTuple):
+    r"""A Laplace times a Gaussian, on either side of zero a truncated normal: :math:`v = \pm s\, x`, ``x`` the standard
+    normal about ``centers`` that is positive, with the logarithm of its mass."""
+
+    log_mass: tuple[float, float]
+    centers: tuple[float, float]
+    scale: float
+
+    def drawn(self, side: float, place: float) -> float:
+        """A draw, from two numbers that are uniform."""
+        left = bool(side > expit(self.log_mass[0] - self.log_mass[1]))
+        center = self.centers[left]
+        # The upper tail by the logarithm of its mass: far from the centre nothing else is left of it.
+        x = center - float(ndtri_exp(np.log(place) + log_ndtr(center)))
+        return (-x if left else x) * self.scale
+
+
+def _two_sides(r: float, precision: float, sd: float) -> _Sides:
+    r""":math:`\frac{1}{2\sigma} e^{-|v|/\sigma + r v - G v^2/2}`: with :math:`c_\pm = (\pm r - 1/\sigma)/\sqrt G`, the
+    masses :math:`\frac{1}{2\sigma} \sqrt{2\pi/G}\; e^{c^2/2} \Phi(c)`."""
+    scale = precision**-0.5
+    centers = (r - 1 / sd) * scale, (-r - 1 / sd) * scale
+    constant = 0.5 * np.log(2 * np.pi) + np.log(scale / (2 * sd))
+    right, left = (float(constant + 0.5 * c * c + log_ndtr(c)) for c in centers)
+    return _Sides((right, left), centers, scale)
+
+
+def _laplace(sd: float, side: float, place: float) -> float:
+    return -np.copysign(sd * np.log(place), side - 0.5)

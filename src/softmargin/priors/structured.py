@@ -77,16 +77,17 @@ class Structured(NamedTuple):
 
     def update(self, G: Any, h: Array, belief: Any = None) -> Any:
         """Weights and all else by turns, leaping where that is known to end nearer."""
-        hyper = self._begin() if belief is None else belief.hyper
-        for _ in range(_INNER_UPDATES):
+        hyper, tried = self._begin() if belief is None else belief.hyper, set()
+        for _ in range(_INNER_UPDATES + 2 * self._n_chosen):
             weights = self.given(G, h, hyper)
             moments = self._moments(weights)
             before, hyper = hyper, self._chosen(self._learned(moments, hyper, leap=True), G, h, weights, moments)
             if self._close(before, hyper):
-                break
+                hyper, found = self._found_again(hyper, G, h, weights, tried)
+                if not found:
+                    break
         weights = self.given(G, h, hyper)
-        moments = self._moments(weights)
-        return weights._replace(hyper=self._chosen(self._learned(moments, hyper), G, h, weights, moments))
+        return weights._replace(hyper=self._learned(self._moments(weights), hyper))
 
     def given(self, G: Any, h: Array, hyper: Inferred) -> Any:
         levels, core = self._precision(hyper)
@@ -138,6 +139,10 @@ class Structured(NamedTuple):
         precision = core if self.layout is None else (levels, core)
         return kl(belief, precision, log_precision) + divergence
 
+    def rough(self) -> Structured | None:
+        """With every column in: what does not matter is known once the others are."""
+        return self._replace(fixed=self.fixed._replace(held=True)) if isinstance(self.fixed, LaplaceZero) else None
+
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
 
@@ -171,6 +176,10 @@ class Structured(NamedTuple):
     @property
     def _selects(self) -> bool:
         return isinstance(self.fixed, LaplaceZero)
+
+    @property
+    def _n_chosen(self) -> int:
+        return self.fixed.n_columns if isinstance(self.fixed, LaplaceZero) else 0
 
     @property
     def _layout(self) -> Layout:
@@ -250,6 +259,20 @@ class Structured(NamedTuple):
         if self.layout is not None:
             pull, G_core = pull - arrow.coupling(G, weights), G[1]
         return hyper._replace(fixed=self.fixed.chosen(hyper.fixed, G_core, pull, S + np.outer(mean, mean)))
+
+    def _found_again(self, hyper: Inferred, G: Any, h: Array, weights: Any, tried: set[int]) -> tuple[Inferred, bool]:
+        """One more column let in, if one was missed that has not been tried."""
+        if not isinstance(self.fixed, LaplaceZero) or self.fixed.held:
+            return hyper, False
+        seen, core, G_core, pull = self.effective(weights._replace(hyper=hyper)), self._core, G, h[self._core]
+        if self.layout is not None:
+            G_core, pull = G[1], pull - arrow.pulled_from_core(G, seen.mean, self.layout)
+        missed = self.fixed.missed(hyper.fixed, G_core, pull, seen.mean[core])
+        for column in missed:
+            if int(column) not in tried:
+                tried.add(int(column))
+                return hyper._replace(fixed=self.fixed.let_in(hyper.fixed, int(column))), True
+        return hyper, False
 
     def _rechosen(
         self, hyper: Inferred, G: Any, h: Array, weights: np.ndarray, rng: np.random.Generator

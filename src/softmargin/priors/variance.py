@@ -108,6 +108,9 @@ class VarianceComponents(NamedTuple):
         lost = self.expected_precision(belief.hyper) - self.expected_precision(hyper)
         return plus(G, lost), belief._replace(hyper=hyper)
 
+    def rough(self) -> None:
+        """No other prior leads to a better start."""
+
     def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
 
