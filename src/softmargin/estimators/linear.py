@@ -11,7 +11,7 @@ from ..priors import Imputing, Known, LaplaceZero, Structured
 from ..rows import IncompleteRows
 from ..validation import has_missing, refuse_empty_columns
 from .base import Data, Found, Parts
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, selects
+from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
 from .partial import StreamingClassifier
 
 

@@ -16,7 +16,7 @@ from ..priors import Covariance, Imputing, Part, Structured, Variances
 from ..rows import Factor, GroupedRows, IncompleteRows, LinearRows
 from ..validation import check_rows, has_missing, one_of, positive_number, refuse_empty_columns, refuse_infinite
 from .base import BayesianClassifier, Data, Found, Parts
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, selects
+from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
 #: Shape and rate of the inverse gamma of a single variance, and scale of the inverse Wishart of several (Luts 2014).
