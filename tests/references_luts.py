@@ -7,7 +7,7 @@ row for each row.  What was corrected is said where it stands.  A row's scale ``
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, gammaln, kv, logit, multigammaln
+from scipy.special import expit, gammaln, kv, logit
 
 # Variational -------------------------------------------------------------------------------------
 
@@ -149,14 +149,19 @@ def luts_algorithm_4(D, y, sigma2_beta, A_u, B_u, sigma2_mu, Psi, nu, n_loops=10
     return Imputed(mu, Sigma, B_q, w, mean_d, Sigma_d, mean_mu, Sigma_mu, Psi_q, bounds)
 
 
+def log_multigamma(a, d):
+    """``log Gamma_d(a)``."""
+    return d * (d - 1) / 4 * np.log(np.pi) + np.sum(gammaln(a - np.arange(d) / 2))
+
+
 def imputation_bound(mean_mu, Sigma_mu, Psi_q, n, sigma2_mu, Psi, nu):
     """The part of Algorithm 4's lower bound that ``mu`` and ``Sigma`` have to themselves."""
     d = len(mean_mu)
     return (
         d / 2 + np.linalg.slogdet(Sigma_mu)[1] / 2 - n * d / 2 * np.log(2 * np.pi) - d / 2 * np.log(sigma2_mu)
         - (mean_mu @ mean_mu + np.trace(Sigma_mu)) / (2 * sigma2_mu)
-        + nu / 2 * np.linalg.slogdet(Psi)[1] - multigammaln(nu / 2, d)
-        - (nu + n) / 2 * np.linalg.slogdet(Psi_q)[1] + d * n / 2 * np.log(2) + multigammaln((nu + n) / 2, d)
+        + nu / 2 * np.linalg.slogdet(Psi)[1] - log_multigamma(nu / 2, d)
+        - (nu + n) / 2 * np.linalg.slogdet(Psi_q)[1] + d * n / 2 * np.log(2) + log_multigamma((nu + n) / 2, d)
     )  # fmt: skip
 
 
