@@ -297,7 +297,7 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         prior, hyper = found.problem.prior, found.inferred.ascent.point.belief.hyper
         if isinstance(prior, Imputing):
             prior, hyper = prior.prior, hyper.weights
-        of_levels, of_parts = prior.population(hyper)
+        of_levels, of_parts = prior.population(hyper, drawn=found.inferred.draws is not None)
         curves = len(self._curves)
         population = (*of_levels, *of_parts[curves:])
         rows = found.problem.rows

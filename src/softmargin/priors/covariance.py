@@ -44,8 +44,8 @@ class GroupPrior(Protocol):
         """A draw given weights."""
         ...
 
-    def population(self, hyper: Any) -> np.ndarray:
-        """The covariance of a group that nobody has seen."""
+    def population(self, hyper: Any, drawn: bool = False) -> np.ndarray:
+        """The mean covariance, which a group that nobody has seen has; of draws, averaged, where ``drawn``."""
         ...
 
 
@@ -92,8 +92,8 @@ class Covariance(NamedTuple):
     def redrawn(self, weights: np.ndarray, before: InverseWishart, rng: np.random.Generator) -> InverseWishart:
         return InverseWishart(self.prior.scale + weights.T @ weights, self.prior.dof + len(weights)).drawn(rng)
 
-    def population(self, hyper: InverseWishart) -> np.ndarray:
-        return hyper.mean
+    def population(self, hyper: InverseWishart, drawn: bool = False) -> np.ndarray:
+        return hyper.scale / hyper.dof if drawn else hyper.mean
 
 
 class Scales(NamedTuple):
@@ -152,8 +152,8 @@ class Variances(NamedTuple):
         drawn = self._with_rate(variance)
         return drawn if drawn.rate is None else drawn._replace(rate=drawn.rate.drawn(rng))
 
-    def population(self, hyper: Scales) -> np.ndarray:
-        return np.diag(hyper.variance.mean)
+    def population(self, hyper: Scales, drawn: bool = False) -> np.ndarray:
+        return np.diag(1 / hyper.variance.mean_precision if drawn else hyper.variance.mean)
 
     def _prior(self, hyper: Scales) -> tuple[float, Any]:
         return (self.shape, self.rate) if hyper.rate is None else (0.5, hyper.rate.mean_precision)

@@ -166,10 +166,10 @@ class Structured(NamedTuple):
         seen[self._core] *= self._inclusion(hyper)
         return seen
 
-    def population(self, hyper: Inferred) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    def population(self, hyper: Inferred, drawn: bool = False) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """The covariances of groups that nobody has seen: of each level, and of each part."""
-        levels = tuple(prior.population(old) for prior, old in zip(self.levels, hyper.levels, strict=True))
-        return levels, tuple(p.prior.population(old) for p, old in zip(self.parts, hyper.parts, strict=True))
+        levels = tuple(prior.population(old, drawn) for prior, old in zip(self.levels, hyper.levels, strict=True))
+        return levels, tuple(p.prior.population(old, drawn) for p, old in zip(self.parts, hyper.parts, strict=True))
 
     # The pieces -----------------------------------------------------------------------------------------------------
 
