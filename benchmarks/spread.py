@@ -27,7 +27,8 @@ from common import arguments, load, print_table, report
 from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.gaussian import Belief
-from softmargin.gibbs import effective_draws, sample
+from softmargin.diagnostics import ess
+from softmargin.gibbs import sample
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import AugmentedHinge, Hinge, PointHinge
 from softmargin.priors import Ridge
@@ -36,7 +37,7 @@ from softmargin.steps import ascend
 
 SETS = ["raetsch/heart", "raetsch/breast_cancer", "raetsch/diabetis", "raetsch/german"]
 LIKELIHOODS = {"exact": Hinge(), "augmented": AugmentedHinge(), "point": PointHinge()}
-MOST_ROWS, BURN_IN_SHARE = 400, 0.1
+MOST_ROWS, WARM_UP_SHARE = 400, 0.1
 N_DRAWS = {"linear": 8000, "kernel": 2000}
 LOW, HIGH = 0.8, 1.25
 
@@ -73,7 +74,7 @@ def compared(model: str, problem: Problem, belief: Belief, X_test: np.ndarray) -
 def independent(model: str, problem: Problem, weights: np.ndarray, X_test: np.ndarray) -> float:
     """How many independent draws of the compared quantities the sampler's are worth."""
     chain = weights[:, :-1] if model == "linear" else weights @ problem.rows.lift(X_test[:100]).phi.T
-    return float(np.median(effective_draws(chain)))
+    return float(np.median(ess(chain[None])))
 
 
 def compare(model: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, n_draws: int) -> tuple[dict[str, Any], list]:
@@ -85,9 +86,9 @@ def compare(model: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, n_draw
         found[name] = ascend(problem, tol=1e-8, max_passes=1000).point.belief
         times.append(time.perf_counter() - start)
     start = time.perf_counter()
-    burn_in, rng = int(BURN_IN_SHARE * n_draws), np.random.default_rng(0)
-    draws = sample(problem, rng=rng, n_draws=n_draws, burn_in=burn_in, start=found["exact"])
-    times.append((time.perf_counter() - start) / (n_draws + burn_in))
+    warm_up, rng = int(WARM_UP_SHARE * n_draws), np.random.default_rng(0)
+    draws = sample(problem, rng=rng, n_draws=n_draws, warm_up=warm_up, starts=found["exact"])
+    times.append((time.perf_counter() - start) / (n_draws + warm_up))
     truth = compared(model, problem, draws.belief, X_test)
     ratios, differences = {}, {}
     for name, belief in found.items():
