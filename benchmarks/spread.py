@@ -25,9 +25,9 @@ from sklearn.model_selection import train_test_split
 
 from common import arguments, load, print_table, report
 from softmargin.chunks import Table
+from softmargin.diagnostics import ess
 from softmargin.engine import Problem
 from softmargin.gaussian import Belief
-from softmargin.diagnostics import ess
 from softmargin.gibbs import sample
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import AugmentedHinge, Hinge, PointHinge
