@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, digamma, expit, log_ndtr, ndtri_exp, xlog1py, xlogy
+from scipy.special import betaln, digamma, erfcx, expit, log_ndtr, ndtri_exp, xlog1py, xlogy
 
 from .variance import InverseGamma, kl_inverse_gamma
 
@@ -28,6 +28,8 @@ from .variance import InverseGamma, kl_inverse_gamma
 _SUREST = 1e-12
 #: Sweeps over the inclusion variables inside one update, or until none moves by more than this.
 _SWEEPS, _STILL = 10, 1e-6
+#: So many deviations below its mean a normal distribution's tail is exponential.
+_FAR = 1e5
 #: One column in so many, at least one, leaves before the weights are found again.
 _LEAVE_AT_ONCE = 50
 
@@ -131,7 +133,7 @@ class LaplaceZero(NamedTuple):
         The belief itself would not find them: while a column is out, its weight is as wide as the prior.
         """
         n, sd = self.n_columns, float(hyper.variance.mean_precision[0]) ** -0.5
-        diagonal = np.maximum(np.diagonal(G)[:n], 1e-300)
+        diagonal = np.diagonal(G)[:n]
         residual = (h - G @ seen)[:n] + diagonal * seen[:n]
         masses = [_two_sides(r, g, sd).log_mass for r, g in zip(residual, diagonal, strict=True)]
         odds = hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.transpose(masses))
@@ -206,18 +208,24 @@ class _Sides(NamedTuple):
         left = bool(side > expit(self.log_mass[0] - self.log_mass[1]))
         center = self.centers[left]
         # The upper tail by the logarithm of its mass: far from the centre nothing else is left of it.
-        x = center - float(ndtri_exp(np.log(place) + log_ndtr(center)))
+        tail = np.log(place)
+        x = float(tail / center if center < -_FAR else center - ndtri_exp(tail + log_ndtr(center)))
         return (-x if left else x) * self.scale
 
 
 def _two_sides(r: float, precision: float, sd: float) -> _Sides:
     r""":math:`\frac{1}{2\sigma} e^{-|v|/\sigma + r v - G v^2/2}`: with :math:`c_\pm = (\pm r - 1/\sigma)/\sqrt G`, the
     masses :math:`\frac{1}{2\sigma} \sqrt{2\pi/G}\; e^{c^2/2} \Phi(c)`."""
-    scale = precision**-0.5
+    scale = max(precision, 1e-300) ** -0.5  # of a column without entries nothing but the prior is known
     centers = (r - 1 / sd) * scale, (-r - 1 / sd) * scale
     constant = 0.5 * np.log(2 * np.pi) + np.log(scale / (2 * sd))
-    right, left = (float(constant + 0.5 * c * c + log_ndtr(c)) for c in centers)
+    right, left = (float(constant + _log_mass(c)) for c in centers)
     return _Sides((right, left), centers, scale)
+
+
+def _log_mass(c: float) -> float:
+    r""":math:`\log(e^{c^2/2} \Phi(c))`, whose factors may be far beyond numbers."""
+    return np.log(erfcx(-c * 0.5**0.5) / 2) if c < 0 else 0.5 * c * c + log_ndtr(c)
 
 
 def _laplace(sd: float, side: float, place: float) -> float:
