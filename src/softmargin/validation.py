@@ -107,6 +107,16 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False, sp
     return checked
 
 
+def keep_names(estimator: Any, X: Any, used: Any) -> None:
+    """Notes how many columns of a table are in use, and their names if they are words, as scikit-learn does."""
+    names = [name for name in X.columns if name in used] if hasattr(X, "columns") else list(used)
+    estimator.n_features_in_ = len(names)
+    if all(isinstance(name, str) for name in names):
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    else:
+        vars(estimator).pop("feature_names_in_", None)
+
+
 def has_missing(X: Any) -> bool:
     """Whether any entry of an array is NaN."""
     return not scipy.sparse.issparse(X) and X.size > 0 and bool(np.isnan(X.min()))  # a minimum passes NaN on

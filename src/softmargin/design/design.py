@@ -81,8 +81,11 @@ class Design:
     n_features: int | None = None
 
     @classmethod
-    def from_formula(cls, formula: str, frame: Any) -> Design:
-        """``"y ~ a*b + s(x) + (1 + a|group)"``, or without the response; `response` then takes the labels as given."""
+    def from_formula(cls, formula: str, frame: Any, weight: np.ndarray | None = None) -> Design:
+        """``"y ~ a*b + s(x) + (1 + a|group)"``, or without the response; `response` then takes the labels as given.
+
+        ``weight`` says how many copies there are of each row.
+        """
         parts = read(formula)
         frame = _with_rows(frame)
         if not hasattr(frame, "columns"):
@@ -92,7 +95,7 @@ class Design:
         terms = (_Term(varying.index(v), grouped.index(g), together) for v, g, together in parts.random)
         return cls(
             FormulaColumns(parts.fixed, frame),
-            tuple(Spline.of(frame, column, df) for column, df in parts.splines.items()),
+            tuple(Spline.of(frame, column, df, weight=weight) for column, df in parts.splines.items()),
             tuple(FormulaColumns(terms_of(text), frame, _SLOPE) for text in varying),
             tuple(Grouping.of(frame, columns, columns) for columns in grouped),
             tuple(terms),
@@ -108,6 +111,7 @@ class Design:
         splines: Any = (),
         feature_names: Iterable[str] | None = None,
         intercept: bool = True,
+        weight: np.ndarray | None = None,
     ) -> Design:
         """All columns are fixed effects but those of ``groups``.
 
@@ -119,10 +123,11 @@ class Design:
         splines : list of columns that have a curve beside their line, or a dict from column to number of functions
         feature_names : names of an array's columns, for reports
         intercept : whether the model has one
+        weight : how many copies there are of each row
         """
         X = _with_rows(X)
         known = tables.names(X)
-        slopes = {_keys(X, group): tuple(_key(X, name) for name in names) for group, names in _as_dict(groups).items()}
+        slopes = _slopes(X, groups)
         curved = {_key(X, name): df for name, df in _as_options(splines).items()}
         in_groups = {name for columns in slopes for name in columns}
         clash = in_groups & {*curved, *(name for names in slopes.values() for name in names)}
@@ -132,7 +137,7 @@ class Design:
         varying = list(dict.fromkeys(slopes.values()))
         return cls(
             PlainColumns.of(X, [name for name in known if name not in in_groups], titles, intercept),
-            tuple(Spline.of(X, column, df, titles[column]) for column, df in curved.items()),
+            tuple(Spline.of(X, column, df, titles[column], weight) for column, df in curved.items()),
             tuple(PlainColumns.of(X, list(names), titles, True, _SLOPE) for names in varying),
             tuple(Grouping.of(X, columns, [titles[name] for name in columns]) for columns in slopes),
             tuple(_Term(varying.index(names), place, True) for place, names in enumerate(slopes.values())),
@@ -238,6 +243,8 @@ class Design:
         _ = self.factors  # raises where terms repeat each other
         if not self.n_fixed and not self.intercept and not self.terms:
             raise ValueError("The model has no terms at all.")
+        if self.response_name is not None and self.response_name in self.inputs:
+            raise ValueError(f"{self.response_name!r} stands on both sides of '~': labels cannot foretell themselves.")
         return self
 
 
@@ -273,17 +280,29 @@ def _same(labels: np.ndarray, y: np.ndarray) -> bool:
 # Columns by name or position ---------------------------------------------------------------------
 
 
-def _as_dict(groups: Any) -> dict[Any, Iterable[Any]]:
-    """Groups, however given, as a dict to the columns whose slopes vary."""
-    if isinstance(groups, Mapping):
-        return {group: [names] if isinstance(names, (str, int)) else (names or []) for group, names in groups.items()}
-    return dict.fromkeys(groups if isinstance(groups, (list, tuple, np.ndarray)) else [groups], ())
+def _slopes(X: Any, groups: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Groups, however given: from the columns that make a factor to those whose slopes vary by it."""
+    pairs = list(groups.items()) if isinstance(groups, Mapping) else [(group, ()) for group in _listed(groups)]
+    if len(tables.names(X)) < X.shape[0] == len(pairs):
+        raise ValueError("groups names columns of X: put the labels of the rows into X, as a column.")
+    found = {}
+    for group, names in pairs:
+        columns = _keys(X, group)
+        if columns in found:
+            raise ValueError(f"{':'.join(map(str, columns))!r} is named twice in groups.")
+        found[columns] = tuple(_key(X, name) for name in _listed(names))
+    return found
+
+
+def _listed(names: Any) -> list[Any]:
+    """Names, of which one may stand alone and none may be None."""
+    if names is None:
+        return []
+    return list(names) if np.iterable(names) and not isinstance(names, str) else [names]
 
 
 def _as_options(splines: Any) -> dict[Any, Any]:
-    if isinstance(splines, Mapping):
-        return dict(splines)
-    return dict.fromkeys([splines] if isinstance(splines, (str, int)) else list(splines))
+    return dict(splines) if isinstance(splines, Mapping) else dict.fromkeys(_listed(splines))
 
 
 def _keys(X: Any, group: Any) -> tuple[Any, ...]:

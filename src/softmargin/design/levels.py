@@ -29,7 +29,10 @@ class Levels(NamedTuple):
             labels = np.unique(values)
             whole = labels.dtype.kind == "f" and np.all((labels == np.rint(labels)) & (abs(labels) < _EXACT_INTEGERS))
             return cls(labels.astype(np.int64) if whole else labels)
-        return cls(as_objects(_in_order(set(values.tolist()))))
+        try:
+            return cls(as_objects(_in_order(set(values.tolist()))))
+        except TypeError as error:
+            raise ValueError(f"Labels are words, numbers and the like; one of them is no label: {error}.") from error
 
     def codes(self, values: np.ndarray) -> np.ndarray:
         """The place of each label among the levels; -1 for labels that are not among them."""

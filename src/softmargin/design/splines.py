@@ -40,9 +40,12 @@ class Spline(NamedTuple):
     coefficients: np.ndarray
 
     @classmethod
-    def of(cls, X: Any, column: Any, df: int | None = None, title: str | None = None) -> Spline:
+    def of(
+        cls, X: Any, column: Any, df: int | None = None, title: str | None = None, weight: np.ndarray | None = None
+    ) -> Spline:
         """``df`` functions (by default 20, fewer for a column of few values), knots at quantiles of the values."""
-        x, counts = np.unique(tables.numbers(X, column, "a spline"), return_counts=True)
+        x, place = np.unique(tables.numbers(X, column, "a spline"), return_inverse=True)
+        counts = np.bincount(place, weights=weight)
         df = _checked_df(df, column, len(x))
         low, high = float(x[0]), float(x[-1])
         inner = np.quantile((x - low) / (high - low), np.linspace(0, 1, df)[1:-1])

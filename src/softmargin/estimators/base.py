@@ -22,7 +22,7 @@ from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
 from ..rows import Rows, View
-from ..streaming import NOTHING, Record, Stream, begun
+from ..streaming import NOTHING, Record, Stream, begun, can_stream
 from ..validation import (
     check_labels,
     check_rows,
@@ -54,8 +54,8 @@ class Data(NamedTuple):
 class Parts(NamedTuple):
     """The rows and the prior of a model, the loss they are to meet, and the kernels that were judged on the way."""
 
-    rows: Rows
-    prior: Prior
+    rows: Any
+    prior: Any
     loss: str
     judged: list[dict[str, Any]] = []
 
@@ -97,8 +97,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     verbose: bool | int
     random_state: Any
     _INFERENCES: tuple[str, ...] = INFERENCES
-    #: Whether entries of X may be missing.
+    #: Whether entries of X may be missing, and whether X may be sparse.
     _MISSING: bool = False
+    _SPARSE: bool = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fits the classifier.
@@ -142,6 +143,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         with one_blas_thread:
             parts = self._parts(data, rng, monitor, jobs)
+            self._refuse_inference(parts.prior)
             table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
             problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
@@ -169,7 +171,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _numbers(self, X: Any, reset: bool = False) -> Any:
         """Rows as numbers, checked."""
-        return check_rows(self, X, reset=reset, missing=self._MISSING)
+        return check_rows(self, X, reset=reset, missing=self._MISSING, sparse=self._SPARSE)
 
     def _labels(self, X: Any, y: Any) -> Any:
         """The labels of rows as they were given."""
@@ -204,6 +206,13 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         positive_integer("max_iter", self.max_iter)
         positive_number("max_time", self.max_time, none=True)
         number_of_jobs(self.n_jobs)
+
+    def _refuse_inference(self, prior: Prior) -> None:
+        if self.inference in ("svi", "ecm") and not can_stream(prior):
+            raise ValueError(
+                f"inference={self.inference!r} looks for one Gaussian of the weights, which is not all there is to "
+                f"find where variables are selected or entries are missing; use 'auto', 'cavi' or 'gibbs'."
+            )
 
     @abstractmethod
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
@@ -319,6 +328,6 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self._SPARSE
         tags.input_tags.allow_nan = self._MISSING
         return tags

@@ -118,6 +118,8 @@ class FixedEffectsMixin:
             self._foretell(found)
         if isinstance(hyper, Inferred):
             hyper = hyper.fixed
+        for name in ("inclusion_probability_", "positive_probability_"):
+            vars(self).pop(name, None)
         if isinstance(hyper, Selection):
             self._keep_selection(hyper)
         else:

@@ -7,14 +7,24 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..design import Design, Nesting
 from ..extras import needed
 from ..monitor import Monitor
 from ..priors import Covariance, Imputing, Part, Structured, Variances
 from ..rows import Factor, GroupedRows, IncompleteRows, LinearRows
-from ..validation import check_rows, has_missing, one_of, positive_number, refuse_empty_columns, refuse_infinite
+from ..validation import (
+    check_weights,
+    has_missing,
+    keep_names,
+    one_of,
+    positive_number,
+    refuse_empty_columns,
+    refuse_infinite,
+    share,
+)
 from .base import BayesianClassifier, Data, Found, Parts
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
 
@@ -23,6 +33,7 @@ VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
 _SHAPE, _RATE, _SCALE = 0.01, 0.01, 0.01
 #: Most weights of crossed factors and splines: their covariances are kept densely.
 _MOST_DENSE = 12_000
+_EFFECT_COLUMNS = ("factor", "group", "effect", "mean", "sd", "low", "high")
 
 
 class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
@@ -58,6 +69,8 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
     coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
     fixed_names_ : tuple of the names of the columns of ``coef_``
     variance_components_ : dict from factor or curve to the mean covariance of its effects
+    effect_names_ : dict from factor or curve to the names of those effects
+    feature_names_in_ : array of the names of the columns in use, where they have names
     inclusion_probability_, positive_probability_ : with ``prior="laplace-zero"``
     bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, loss_, rows_, belief_
         As in `BayesianSVC`.
@@ -78,6 +91,7 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
 
     _INFERENCES = ("auto", "cavi", "gibbs")
     _MISSING = True
+    _SPARSE = False
 
     def __init__(
         self,
@@ -153,6 +167,11 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         """
         return super().fit(X, y, sample_weight)
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of rows whose label is foretold; labels are taken from the frame where the formula names them."""
+        check_is_fitted(self)
+        return super().score(X, self._labels(X, y), sample_weight)
+
     def random_effects(self, level: float = 0.9) -> Any:
         """The effect of every group, as a frame: mean, standard deviation, and an interval of the given level.
 
@@ -169,32 +188,21 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         """
         check_is_fitted(self)
         pandas = needed("pandas", "formula", "random_effects()")
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+        share("level", level)
         factors = [*self._chain, *self._crossed]
-        frames = [self._effects_of(index, factor, level, pandas) for index, factor in enumerate(factors)]
-        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+        frames = [pandas.DataFrame(self._effects_of(index, factor, level)) for index, factor in enumerate(factors)]
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=_EFFECT_COLUMNS)
 
-    def _effects_of(self, index: int, factor: Any, level: float, pandas: Any) -> Any:
+    def _effects_of(self, index: int, factor: Any, level: float) -> dict[str, Any]:
         where = self._grouped.weights_of(index)
         mean, sd = self._seen_belief.mean[where], np.sqrt(self._seen_belief.variances[where])
         half = ndtri((1 + level) / 2) * sd
         low, high = mean - half, mean + half
         if self.draws_ is not None:
             low, high = np.quantile(self.draws_.seen_weights[:, where], [(1 - level) / 2, (1 + level) / 2], axis=0)
-        groups = np.empty(len(factor.levels), dtype=object)
-        groups[:] = list(factor.levels)
-        return pandas.DataFrame(
-            {
-                "factor": factor.name,
-                "group": np.repeat(groups, where.shape[1]),
-                "effect": list(factor.columns) * len(groups),
-                "mean": mean.ravel(),
-                "sd": sd.ravel(),
-                "low": low.ravel(),
-                "high": high.ravel(),
-            }
-        )
+        groups = [label for label in factor.levels.tolist() for _ in factor.columns]
+        names = factor.name, groups, list(factor.columns) * len(where)
+        return dict(zip(_EFFECT_COLUMNS, (*names, *(part.ravel() for part in (mean, sd, low, high))), strict=True))
 
     # From a table to parts ------------------------------------------------------------------------------------------
 
@@ -203,33 +211,51 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         check_fixed_effects(self)
         one_of("variance_prior", self.variance_prior, VARIANCE_PRIORS)
         positive_number("variance_scale", self.variance_scale)
-        if self.formula is not None and (self.groups is not None or len(self.splines)):
+        if self.formula is not None and not (_is_empty(self.groups) and _is_empty(self.splines)):
             raise ValueError("Give a formula, or groups and splines, but not both: a formula says all of it.")
 
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
+    ) -> Data:
+        """Rows of weight 0 are not there, neither are their groups."""
+        self.design_: Design | None = None
+        if self.formula is None and _is_empty(self.groups) and _is_empty(self.splines):
+            return super()._check_data(X, y, sample_weight, classes, first)
+        copies = check_weights(sample_weight, _num_samples(X))
+        if copies.any() and not copies.all():
+            there = np.flatnonzero(copies)
+            X, y, copies = _safe_indexing(X, there), y if y is None else _safe_indexing(y, there), copies[there]
+        self.design_ = self._design_of(X, copies)
+        return super()._check_data(X, y, copies, classes, first)
+
     def _numbers(self, X: Any, reset: bool = False) -> np.ndarray:
-        if reset:
-            self.design_ = self._design_of(X)
         if self.design_ is None:
-            return check_rows(self, X, reset=reset, missing=True, sparse=False).astype(np.float64, copy=False)
+            return super()._numbers(X, reset).astype(np.float64, copy=False)
         matrix = self.design_.matrix(X)
+        if not len(matrix):
+            raise ValueError("The table has no rows: at least one is needed.")
         refuse_infinite(matrix[:, : self.design_.n_fixed], self.design_.fixed_names)
         if reset:
-            self.n_features_in_ = len(self.design_.inputs)
+            keep_names(self, X, self.design_.inputs)
             self._nesting = self.design_.nesting(matrix)
         else:
             _disown(matrix, self.design_, self._nesting)
         return matrix
 
-    def _design_of(self, X: Any) -> Design | None:
+    def _design_of(self, X: Any, weight: np.ndarray) -> Design:
         if self.formula is not None:
-            return Design.from_formula(self.formula, X)
-        if self.groups is None and not len(self.splines):
-            return None
-        groups = () if self.groups is None else self.groups
-        return Design.from_columns(X, groups, splines=self.splines, intercept=bool(self.fit_intercept))
+            return Design.from_formula(self.formula, X, weight)
+        intercept = bool(self.fit_intercept)
+        return Design.from_columns(X, self.groups, splines=self.splines, intercept=intercept, weight=weight)
 
     def _labels(self, X: Any, y: Any) -> Any:
         return y if self.design_ is None else self.design_.response(X, y)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        left, tilde, _ = (self.formula or "").partition("~")
+        tags.target_tags.required = not (tilde and left.strip())
+        return tags
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         design: Design | None = self.design_
@@ -294,22 +320,21 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
     # What is kept ---------------------------------------------------------------------------------------------------
 
     def _keep(self, found: Found) -> None:
-        prior, hyper = found.problem.prior, found.inferred.ascent.point.belief.hyper
+        prior, rows, hyper = found.parts.prior, found.parts.rows, found.inferred.ascent.point.belief.hyper
         if isinstance(prior, Imputing):
             prior, hyper = prior.prior, hyper.weights
         of_levels, of_parts = prior.population(hyper, drawn=found.inferred.draws is not None)
         curves = len(self._curves)
         population = (*of_levels, *of_parts[curves:])
-        rows = found.problem.rows
         rows = (
             rows._replace(rows=rows.rows._replace(population=population))
             if isinstance(rows, IncompleteRows)
             else rows._replace(population=population)
         )
         super()._keep(found._replace(problem=replace(found.problem, rows=rows)))
-        names = [factor.name for factor in (*self._chain, *self._crossed)]
-        self.variance_components_ = dict(zip(names, population, strict=True))
-        self.variance_components_ |= {c.name: part for c, part in zip(self._curves, of_parts, strict=False)}
+        self.effect_names_ = {factor.name: factor.columns for factor in (*self._chain, *self._crossed)}
+        self.effect_names_ |= {curve.name: (curve.name,) for curve in self._curves}
+        self.variance_components_ = dict(zip(self.effect_names_, (*population, *of_parts[:curves]), strict=True))
         self.fixed_names_ = tuple(self._names(self._grouped.n_fixed))
         self._keep_fixed(found, hyper)
 
@@ -335,6 +360,10 @@ def _grouped(fixed: LinearRows, design: Design, nesting: Nesting) -> GroupedRows
         tuple(Factor(factor.slopes, factor.intercept, factor.code) for factor in crossed),
         tuple(factor.n_groups for factor in crossed),
     )
+
+
+def _is_empty(names: Any) -> bool:
+    return names is None or (hasattr(names, "__len__") and len(names) == 0)
 
 
 def _disown(matrix: np.ndarray, design: Design, nesting: Nesting) -> None:

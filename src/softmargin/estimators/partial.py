@@ -13,7 +13,7 @@ from ..likelihoods import LOSSES
 from ..monitor import Monitor
 from ..priors import Prior
 from ..streaming import Stream, absorb, can_stream
-from ..validation import declared_classes, share
+from ..validation import declared_classes, has_missing, share
 from .base import BayesianClassifier, Found, Parts
 
 
@@ -83,7 +83,7 @@ class StreamingClassifier(BayesianClassifier):
                 parts = self._parts(data, check_random_state(self.random_state), monitor, jobs)
             else:
                 parts = Parts(self.rows_, self._fitted_prior, self.loss_)
-            self._refuse_stream(parts.prior)
+            self._refuse_stream(parts.prior, has_missing(data.X))
             table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
             problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
             stream, ascent = absorb(
@@ -114,8 +114,8 @@ class StreamingClassifier(BayesianClassifier):
                 f"weight, or None."
             )
 
-    def _refuse_stream(self, prior: Prior) -> None:
-        if not can_stream(prior):
+    def _refuse_stream(self, prior: Prior, missing: bool = False) -> None:
+        if missing or not can_stream(prior):
             raise ValueError(
                 "partial_fit keeps one Gaussian of the past, which is not all there is to know where variables are "
                 "selected, entries are missing or rows are grouped; fit all rows together."

@@ -18,7 +18,10 @@ from .variance import InverseGamma, kl_inverse_gamma
 class GroupPrior(Protocol):
     """How the columns of a random effect vary over groups."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """How many columns vary."""
+        ...
 
     def begin(self) -> Any:
         """What is believed of the covariance before any weights are."""

@@ -136,7 +136,7 @@ class LaplaceZero(NamedTuple):
         diagonal = np.diagonal(G)[:n]
         residual = (h - G @ seen)[:n] + diagonal * seen[:n]
         masses = [_two_sides(r, g, sd).log_mass for r, g in zip(residual, diagonal, strict=True)]
-        odds = hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.transpose(masses))
+        odds = hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.reshape(masses, (n, 2)).T)
         out = np.flatnonzero((hyper.included < 0.5) & (odds > 0))
         return out[np.argsort(-odds[out], kind="stable")]
 

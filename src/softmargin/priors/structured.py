@@ -293,7 +293,7 @@ class Structured(NamedTuple):
         pairs = [(core, new_core), *zip(levels, new_levels, strict=True)]
         if self._selects:
             pairs.append((1 + self._inclusion(before), 1 + self._inclusion(after)))
-        return all(np.all(np.abs(new - old) <= _INNER_TOLERANCE * np.abs(old).max()) for old, new in pairs)
+        return all(np.all(np.abs(new - old) <= _INNER_TOLERANCE * np.abs(old).max(initial=0)) for old, new in pairs)
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

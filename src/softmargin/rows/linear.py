@@ -52,5 +52,5 @@ class LinearRows(NamedTuple):
     def to_user_units(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients and intercept for the columns as given, from (draws of) weights in the last axis."""
         coef = weights[..., : len(self.scale)] / self.scale
-        intercept = weights[..., -1] if self.intercept else 0 * weights[..., -1]
+        intercept = weights[..., -1] if self.intercept else 0.0
         return coef, intercept - weights[..., : len(self.scale)] @ (self.center / self.scale)
