@@ -170,7 +170,9 @@ class LaplaceZero(NamedTuple):
         included, v = hyper.included.copy(), weights.copy()
         sd, diagonal = float(hyper.variance.mean_precision[0]) ** -0.5, np.diagonal(G)
         prior = float(hyper.log_odds[0] - hyper.log_odds[1])
-        residual = h - G @ (self.inclusion(hyper) * v)
+        seen = v.copy()
+        seen[: self.n_columns] *= included
+        residual = h - G @ seen
         dice = rng.random((self.n_columns, 3))
         for k in rng.permutation(self.n_columns):
             was = included[k] * v[k]
