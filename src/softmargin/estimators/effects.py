@@ -171,6 +171,7 @@ class FixedEffectsMixin:
         -------
         means, sds : arrays of shape (n_rows, n_columns)
             Every entry's mean and standard deviation; an entry that is there is its own mean, with deviation 0.
+            For `BayesianMixedSVC` columns are those of ``fixed_names_``.
 
         Examples
         --------

@@ -19,29 +19,35 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     r"""A linear support vector machine that infers its own penalty and knows how sure it is of each coefficient.
 
     Columns are centred and put in units of their spread, so that the prior does not depend on the user's units;
-    ``coef_`` and ``coef_std_`` are reported for the columns as they came.
+    ``coef_`` and ``coef_std_`` are reported for the columns as they came.  Entries of X may be missing (NaN): they are
+    inferred along with the coefficients, from the other columns and the label.
 
     Parameters
     ----------
-    loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
+    loss : {"auto", "hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is Luts and Ormerod (2014),
-        whose standard deviations are too small.
+        whose standard deviations are too small.  ``"auto"`` is the first, and the second where entries are missing,
+        for it needs no more than two moments of a latent value.
     inference : {"auto", "cavi", "svi", "gibbs", "ecm"}
-        As in `BayesianSVC`.
-    prior : {"ridge", "ard"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
+        As in `BayesianSVC`; with ``prior="laplace-zero"`` or missing entries neither ``"svi"`` nor ``"ecm"``.
+    prior : {"ridge", "ard", "laplace-zero"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
         ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
         prior; numbers are the coefficients' prior variance, variances or covariance themselves.
-        The penalty ``alpha`` of the papers is a quarter of the inverse variance.
+        The penalty ``alpha`` of the papers is a quarter of the inverse variance.  ``"laplace-zero"`` selects columns:
+        a coefficient is zero, or from a Laplace distribution whose variance is inferred.
     shape, rate : float, optional
         Of the inverse gamma prior of an inferred variance.  By default 5 and 1 (``"ridge"``) or 2 and 0.2
-        (``"ard"``), a variance of about a fifth in units of the columns' spread; for the model of Luts and Ormerod
-        (``"ridge"`` with ``loss="hinge-augmented"``) the 0.01 and 0.01 of their paper.  With a prior as vague as theirs
-        the exact losses let the variance of a table that a plane separates grow almost without end.
+        (``"ard"``), a variance of about a fifth in units of the columns' spread; for the models of Luts and Ormerod
+        (``"laplace-zero"``, and ``"ridge"`` with ``loss="hinge-augmented"``) the 0.01 and 0.01 of their paper.  With a
+        prior as vague as theirs the exact losses let the variance of a table that a plane separates grow almost without
+        end.
+    rho : float or "learned"
+        With ``prior="laplace-zero"``: the share of columns expected to matter.
     fit_intercept : bool
         Whether to add an intercept, unpenalised.
     standardize : bool
         Whether the prior is meant in units of each column's spread; otherwise in the columns' own.
-    batch_size, learning_rate, n_draws, forgetting
+    batch_size, learning_rate, n_draws, n_chains, warm_up, thin, forgetting
         As in `BayesianSVC`.
     link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
         As in `BayesianSVC`; passes are cheap here, and ``tol`` is smaller.  Only minibatches and draws are random.
@@ -52,17 +58,28 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations
     intercept_, intercept_std_ : arrays of shape (1,)
     prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior
+    inclusion_probability_ : array of shape (n_columns,), how likely each coefficient is not zero, with "laplace-zero"
+    positive_probability_ : array of shape (n_columns,), how likely each is positive if it is not zero, likewise
+    loss_ : str, the loss that was fitted
     bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, rows_, belief_
         As in `BayesianSVC`.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import load_breast_cancer
     >>> from softmargin import BayesianLinearSVC
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = BayesianLinearSVC().fit(X, y)
     >>> bool(model.score(X, y) > 0.97), model.coef_std_.shape
     (True, (1, 30))
+
+    Columns that matter, and missing values:
+
+    >>> X[::3, 0] = np.nan
+    >>> model = BayesianLinearSVC(prior="laplace-zero").fit(X, y)
+    >>> bool(model.score(X, y) > 0.95), model.inclusion_probability_.shape
+    (True, (30,))
     """
 
     _MISSING = True

@@ -7,25 +7,16 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from ..design import Design, Nesting
 from ..extras import needed
 from ..monitor import Monitor
 from ..priors import Covariance, Imputing, Part, Structured, Variances
 from ..rows import Factor, GroupedRows, IncompleteRows, LinearRows
-from ..validation import (
-    check_weights,
-    has_missing,
-    keep_names,
-    one_of,
-    positive_number,
-    refuse_empty_columns,
-    refuse_infinite,
-    share,
-)
-from .base import BayesianClassifier, Data, Found, Parts
+from ..validation import has_missing, one_of, positive_number, refuse_empty_columns, share
+from .base import Data, Found, Parts
+from .designed import DesignedClassifier
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
@@ -36,7 +27,7 @@ _MOST_DENSE = 12_000
 _EFFECT_COLUMNS = ("factor", "group", "effect", "mean", "sd", "low", "high")
 
 
-class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
+class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     r"""A linear support vector machine with random effects: intercepts and slopes that vary from group to group.
 
     Parameters
@@ -50,9 +41,12 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         group.  All other columns are fixed effects.
     splines : list of columns, or dict from column to number of functions
         Without a formula: columns whose effect is a smooth curve.
-    loss, inference, prior, shape, rate, rho, standardize
-        As in `BayesianLinearSVC`; ``prior`` is that of the fixed effects, and ``loss="logistic"`` makes this a
-        generalised linear mixed model.
+    loss, inference, prior, shape, rate, rho
+        As in `BayesianLinearSVC`, but for ``inference`` in {"auto", "cavi", "gibbs"}; ``prior`` is that of the fixed
+        effects, and ``loss="logistic"`` makes this a generalised linear mixed model.
+    standardize : bool
+        Whether priors, of fixed effects and of the variances of slopes, are meant in units of each column's spread;
+        otherwise in the columns' own.
     variance_prior : {"inverse-gamma", "half-cauchy"}
         Of a single variance: of an intercept, of independent slopes, of a curve.  Several effects of one factor have a
         full covariance, with an inverse Wishart prior.
@@ -68,7 +62,7 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
     classes_ : array of the two classes
     coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
     fixed_names_ : tuple of the names of the columns of ``coef_``
-    variance_components_ : dict from factor or curve to the mean covariance of its effects
+    variance_components_ : dict from factor or curve to the mean covariance of its effects, in the columns' own units
     effect_names_ : dict from factor or curve to the names of those effects
     feature_names_in_ : array of the names of the columns in use, where they have names
     inclusion_probability_, positive_probability_ : with ``prior="laplace-zero"``
@@ -91,7 +85,6 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
 
     _INFERENCES = ("auto", "cavi", "gibbs")
     _MISSING = True
-    _SPARSE = False
 
     def __init__(
         self,
@@ -167,13 +160,10 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         """
         return super().fit(X, y, sample_weight)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of rows whose label is foretold; labels are taken from the frame where the formula names them."""
-        check_is_fitted(self)
-        return super().score(X, self._labels(X, y), sample_weight)
-
     def random_effects(self, level: float = 0.9) -> Any:
         """The effect of every group, as a frame: mean, standard deviation, and an interval of the given level.
+
+        Effects are in the columns' own units, like ``coef_``.  Needs pandas.
 
         Examples
         --------
@@ -194,12 +184,13 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=_EFFECT_COLUMNS)
 
     def _effects_of(self, index: int, factor: Any, level: float) -> dict[str, Any]:
-        where = self._grouped.weights_of(index)
-        mean, sd = self._seen_belief.mean[where], np.sqrt(self._seen_belief.variances[where])
+        where, units = self._grouped.weights_of(index), self._units_of(factor)
+        mean, sd = self._seen_belief.mean[where] / units, np.sqrt(self._seen_belief.variances[where]) / units
         half = ndtri((1 + level) / 2) * sd
         low, high = mean - half, mean + half
         if self.draws_ is not None:
-            low, high = np.quantile(self.draws_.seen_weights[:, where], [(1 - level) / 2, (1 + level) / 2], axis=0)
+            tails = [(1 - level) / 2, (1 + level) / 2]
+            low, high = np.quantile(self.draws_.seen_weights[:, where], tails, axis=0) / units
         groups = [label for label in factor.levels.tolist() for _ in factor.columns]
         names = factor.name, groups, list(factor.columns) * len(where)
         return dict(zip(_EFFECT_COLUMNS, (*names, *(part.ravel() for part in (mean, sd, low, high))), strict=True))
@@ -211,51 +202,6 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         check_fixed_effects(self)
         one_of("variance_prior", self.variance_prior, VARIANCE_PRIORS)
         positive_number("variance_scale", self.variance_scale)
-        if self.formula is not None and not (_is_empty(self.groups) and _is_empty(self.splines)):
-            raise ValueError("Give a formula, or groups and splines, but not both: a formula says all of it.")
-
-    def _check_data(
-        self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
-    ) -> Data:
-        """Rows of weight 0 are not there, neither are their groups."""
-        self.design_: Design | None = None
-        if self.formula is None and _is_empty(self.groups) and _is_empty(self.splines):
-            return super()._check_data(X, y, sample_weight, classes, first)
-        copies = check_weights(sample_weight, _num_samples(X))
-        if copies.any() and not copies.all():
-            there = np.flatnonzero(copies)
-            X, y, copies = _safe_indexing(X, there), y if y is None else _safe_indexing(y, there), copies[there]
-        self.design_ = self._design_of(X, copies)
-        return super()._check_data(X, y, copies, classes, first)
-
-    def _numbers(self, X: Any, reset: bool = False) -> np.ndarray:
-        if self.design_ is None:
-            return super()._numbers(X, reset).astype(np.float64, copy=False)
-        matrix = self.design_.matrix(X)
-        if not len(matrix):
-            raise ValueError("The table has no rows: at least one is needed.")
-        refuse_infinite(matrix[:, : self.design_.n_fixed], self.design_.fixed_names)
-        if reset:
-            keep_names(self, X, self.design_.inputs)
-            self._nesting = self.design_.nesting(matrix)
-        else:
-            _disown(matrix, self.design_, self._nesting)
-        return matrix
-
-    def _design_of(self, X: Any, weight: np.ndarray) -> Design:
-        if self.formula is not None:
-            return Design.from_formula(self.formula, X, weight)
-        intercept = bool(self.fit_intercept)
-        return Design.from_columns(X, self.groups, splines=self.splines, intercept=intercept, weight=weight)
-
-    def _labels(self, X: Any, y: Any) -> Any:
-        return y if self.design_ is None else self.design_.response(X, y)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        left, tilde, _ = (self.formula or "").partition("~")
-        tags.target_tags.required = not (tilde and left.strip())
-        return tags
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         design: Design | None = self.design_
@@ -264,7 +210,7 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         X = data.X[:, :n_fixed]
         missing = has_missing(X)
         if missing:
-            refuse_empty_columns(X, self._names(n_fixed))
+            refuse_empty_columns(X, self._fixed_names(n_fixed))
         fixed, prior, columns = fixed_effects(self, X, data.weight, intercept)
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
         if rows.layout.n_core > _MOST_DENSE:
@@ -277,22 +223,6 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
         if not missing:
             return Parts(rows, structured, loss)
         return Parts(IncompleteRows(rows, n_fixed), Imputing(structured, columns, float(data.weight.sum())), loss)
-
-    @property
-    def _factors(self) -> tuple[Any, ...]:
-        return () if self.design_ is None else self.design_.factors
-
-    @property
-    def _chain(self) -> list[Any]:
-        return [] if self.design_ is None else [self._factors[index] for index in self._nesting.chain]
-
-    @property
-    def _crossed(self) -> list[Any]:
-        return [] if self.design_ is None else [self._factors[index] for index in self._nesting.crossed]
-
-    @property
-    def _curves(self) -> tuple[Any, ...]:
-        return () if self.design_ is None else self.design_.spline_terms
 
     def _group_prior(self, factor: Any) -> Covariance | Variances:
         size = len(factor.columns)
@@ -312,11 +242,6 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
             start += factor.n_groups * len(factor.columns)
         return tuple(parts)
 
-    def _names(self, n_fixed: int) -> Any:
-        if self.design_ is not None:
-            return self.design_.fixed_names
-        return getattr(self, "feature_names_in_", [f"x{index}" for index in range(n_fixed)])
-
     # What is kept ---------------------------------------------------------------------------------------------------
 
     def _keep(self, found: Found) -> None:
@@ -332,10 +257,13 @@ class BayesianMixedSVC(FixedEffectsMixin, BayesianClassifier):
             else rows._replace(population=population)
         )
         super()._keep(found._replace(problem=replace(found.problem, rows=rows)))
-        self.effect_names_ = {factor.name: factor.columns for factor in (*self._chain, *self._crossed)}
+        factors = [*self._chain, *self._crossed]
+        self.effect_names_ = {factor.name: factor.columns for factor in factors}
         self.effect_names_ |= {curve.name: (curve.name,) for curve in self._curves}
-        self.variance_components_ = dict(zip(self.effect_names_, (*population, *of_parts[:curves]), strict=True))
-        self.fixed_names_ = tuple(self._names(self._grouped.n_fixed))
+        units = [np.outer(unit, unit) for unit in map(self._units_of, factors)]
+        in_units = [covariance / unit for covariance, unit in zip(population, units, strict=True)]
+        self.variance_components_ = dict(zip(self.effect_names_, (*in_units, *of_parts[:curves]), strict=True))
+        self.fixed_names_ = self._fixed_names(self._grouped.n_fixed)
         self._keep_fixed(found, hyper)
 
     @property
@@ -360,16 +288,3 @@ def _grouped(fixed: LinearRows, design: Design, nesting: Nesting) -> GroupedRows
         tuple(Factor(factor.slopes, factor.intercept, factor.code) for factor in crossed),
         tuple(factor.n_groups for factor in crossed),
     )
-
-
-def _is_empty(names: Any) -> bool:
-    return names is None or (hasattr(names, "__len__") and len(names) == 0)
-
-
-def _disown(matrix: np.ndarray, design: Design, nesting: Nesting) -> None:
-    """A group that comes with another parent than it had is another group, and new."""
-    for place, parent in enumerate(nesting.parents):
-        code, above = (design.factors[nesting.chain[index]].code for index in (place, place + 1))
-        known = matrix[:, code] >= 0
-        codes = matrix[known, code].astype(int)
-        matrix[np.flatnonzero(known)[parent[codes] != matrix[known, above]], code] = -1

@@ -1,0 +1,130 @@
+"""Classifiers whose columns come from a formula, or from columns by name: the road from a table to numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from ..columns import describe
+from ..design import Design, Factor, Nesting, SplineTerm
+from ..validation import check_weights, keep_names, refuse_infinite
+from .base import BayesianClassifier, Data
+
+
+class DesignedClassifier(BayesianClassifier):
+    """Rows are those of ``design_``; it is None where neither formula nor groups nor splines ask for one.
+
+    Random slopes are put in units of their columns' spread, like fixed effects, so that what is thought of variances
+    beforehand does not depend on the user's units.
+    """
+
+    formula: str | None
+    groups: Any
+    splines: Any
+    fit_intercept: bool
+    standardize: bool
+    _nesting: Nesting
+    _units: np.ndarray
+    _SPARSE = False
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of rows whose label is foretold; labels are taken from the frame where the formula names them."""
+        check_is_fitted(self)
+        return super().score(X, self._labels(X, y), sample_weight)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.formula is not None and not (_is_empty(self.groups) and _is_empty(self.splines)):
+            raise ValueError("Give a formula, or groups and splines, but not both: a formula says all of it.")
+
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
+    ) -> Data:
+        """Rows of weight 0 are not there, neither are their groups."""
+        self.design_: Design | None = None
+        if self.formula is None and _is_empty(self.groups) and _is_empty(self.splines):
+            return super()._check_data(X, y, sample_weight, classes, first)
+        copies = check_weights(sample_weight, _num_samples(X))
+        if copies.any() and not copies.all():
+            there = np.flatnonzero(copies)
+            X, y, copies = _safe_indexing(X, there), y if y is None else _safe_indexing(y, there), copies[there]
+        self.design_ = self._design_of(X, copies)
+        data = super()._check_data(X, y, copies, classes, first)
+        self._units = np.ones(self.design_.n_columns)
+        slopes = sorted({column for factor in self._factors for column in factor.slopes})
+        if self.standardize and slopes:
+            self._units[slopes] = describe(data.X[:, slopes], data.weight).spread
+        np.divide(data.X, self._units, out=data.X)
+        return data
+
+    def _design_of(self, X: Any, weight: np.ndarray) -> Design:
+        if self.formula is not None:
+            return Design.from_formula(self.formula, X, weight)
+        intercept = bool(self.fit_intercept)
+        return Design.from_columns(X, self.groups, splines=self.splines, intercept=intercept, weight=weight)
+
+    def _numbers(self, X: Any, reset: bool = False) -> np.ndarray:
+        if self.design_ is None:
+            return super()._numbers(X, reset).astype(np.float64, copy=False)
+        matrix = self.design_.matrix(X)
+        if not len(matrix):
+            raise ValueError("The table has no rows: at least one is needed.")
+        refuse_infinite(matrix[:, : self.design_.n_fixed], self.design_.fixed_names)
+        if reset:
+            keep_names(self, X, self.design_.inputs)
+            self._nesting = self.design_.nesting(matrix)
+        else:
+            _disown(matrix, self.design_, self._nesting)
+            matrix /= self._units
+        return matrix
+
+    def _labels(self, X: Any, y: Any) -> Any:
+        return y if self.design_ is None else self.design_.response(X, y)
+
+    @property
+    def _factors(self) -> tuple[Factor, ...]:
+        return () if self.design_ is None else self.design_.factors
+
+    @property
+    def _chain(self) -> list[Factor]:
+        """Factors that lie within each other, finest first."""
+        return [] if self.design_ is None else [self._factors[index] for index in self._nesting.chain]
+
+    @property
+    def _crossed(self) -> list[Factor]:
+        return [] if self.design_ is None else [self._factors[index] for index in self._nesting.crossed]
+
+    @property
+    def _curves(self) -> tuple[SplineTerm, ...]:
+        return () if self.design_ is None else self.design_.spline_terms
+
+    def _units_of(self, factor: Factor) -> np.ndarray:
+        """What the effects of a factor are divided by to be in the user's units."""
+        return np.append(np.ones(int(factor.intercept)), self._units[list(factor.slopes)])
+
+    def _fixed_names(self, n_fixed: int) -> tuple[str, ...]:
+        if self.design_ is not None:
+            return self.design_.fixed_names
+        return tuple(getattr(self, "feature_names_in_", [f"x{index}" for index in range(n_fixed)]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        left, tilde, _ = (self.formula or "").partition("~")
+        tags.target_tags.required = not (tilde and left.strip())
+        return tags
+
+
+def _is_empty(names: Any) -> bool:
+    return names is None or (hasattr(names, "__len__") and len(names) == 0)
+
+
+def _disown(matrix: np.ndarray, design: Design, nesting: Nesting) -> None:
+    """A group that comes with another parent than it had is another group, and new."""
+    for place, parent in enumerate(nesting.parents):
+        code, above = (design.factors[nesting.chain[index]].code for index in (place, place + 1))
+        known = matrix[:, code] >= 0
+        codes = matrix[known, code].astype(int)
+        matrix[np.flatnonzero(known)[parent[codes] != matrix[known, above]], code] = -1
