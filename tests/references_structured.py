@@ -1,7 +1,10 @@
-"""Covariances, inclusion variables and missing entries the long way: densities, draws, grids and loops over rows."""
+"""Covariances, inclusion variables and missing entries the long way: densities, draws, and loops over rows."""
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln
+
+from softmargin.priors.variance import InverseGamma
+from softmargin.wishart import InverseWishart
 
 #: Standard errors that a mean of draws may lie from the truth: of some hundred numbers in each test file, less than one
 #: in a hundred seeds would exceed it.
@@ -39,3 +42,53 @@ def log_inverse_wishart(covariances, scale, dof):
     trace = np.trace(scale @ np.linalg.inv(covariances), axis1=-2, axis2=-1)
     constant = dof / 2 * np.linalg.slogdet(scale)[1] - dof * q / 2 * np.log(2) - log_gamma
     return constant - (dof + q + 1) / 2 * log_det - trace / 2
+
+
+def mean_log_beta(odds):
+    """``E log p`` and ``E log(1 - p)`` of a beta distribution."""
+    return digamma(odds) - digamma(np.sum(odds))
+
+
+# Priors ------------------------------------------------------------------------------------------
+
+
+def some_sums(n_weights, rng, n_rows=None, noise=1.0):
+    """Sums over random rows, with labels that weights explain but for noise."""
+    A = rng.normal(size=(n_rows or 2 * n_weights, n_weights))
+    G = A.T @ A
+    return G, G @ rng.normal(size=n_weights) + noise * A.T @ rng.normal(size=len(A))
+
+
+def permuted(G, h, order):
+    """Sums over rows with their weights in another order."""
+    return G[np.ix_(order, order)], h[order]
+
+
+def fixed_site_objective(prior, belief, G, h) -> float:
+    """``E[h'u - u'Gu/2]`` as the rows see the weights, less the divergence."""
+    seen = prior.effective(belief)
+    m, S = np.asarray(seen.mean), np.asarray(seen.covariance)
+    return float(h @ m - 0.5 * np.sum(G * (S + np.outer(m, m))) - prior.kl(belief))
+
+
+def neighbours(hyper, size, rng):
+    """Beliefs about a covariance nearby, each different in one of its parameters."""
+    if isinstance(hyper, InverseWishart):
+        bump = np.eye(hyper.size) + size * rng.normal(size=(hyper.size, hyper.size))
+        yield hyper._replace(scale=bump @ hyper.scale @ bump.T)
+        yield hyper._replace(dof=hyper.dof * (1 + size))
+        yield hyper._replace(dof=hyper.dof * (1 - size))
+        return
+    for part in range(2):
+        bent = list(hyper.variance)
+        bent[part] = bent[part] * np.exp(size * rng.normal(size=bent[part].shape))
+        yield hyper._replace(variance=InverseGamma(*bent))
+
+
+def flattened(nested) -> np.ndarray:
+    """All numbers of nested tuples."""
+    if nested is None:
+        return np.zeros(0)
+    if isinstance(nested, tuple):
+        return np.concatenate([np.zeros(0), *(flattened(part) for part in nested)])
+    return np.ravel(nested).astype(float)
