@@ -38,6 +38,9 @@ _SHORT = 0.01
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-2
+#: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and passes for all of them
+#: together, as a multiple of those of the first ascent.
+_SHORT_WAY, _WORTH_IT, _RECONSIDERING = 12, 0.05, 40
 #: How far an ascent goes that is only a start.
 _ROUGH_TOLERANCE = 1e-4
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum; turns to warm up, as a share of the draws.
@@ -149,7 +152,41 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     """Coordinate ascent from wherever something easier ended."""
     start = _started(problem, plan, monitor)
     max_passes = 1 if monitor.interrupted else plan.max_passes
-    return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+    ascent = ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+    better = _reconsidered(problem, ascent, monitor)
+    if better is ascent:
+        return ascent
+    return ascend(
+        problem,
+        tol=plan.tol,
+        max_passes=max_passes,
+        monitor=monitor,
+        start=better.point.image,
+        before=better.point.belief,
+    )
+
+
+def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
+    """The ascent, or the best that short ascents from its alternatives came to, one after the other."""
+    quiet, passes, at_most = monitor.silent(), 0, _RECONSIDERING * len(monitor.history)
+    tried_in_vain = True
+    while tried_in_vain and ascent.reason in ("converged", "passes", "stalled"):
+        tried_in_vain = False
+        point = ascent.point
+        for other in problem.prior.alternatives(*point.image, point.belief):
+            if passes >= at_most or monitor.out_of_time:
+                return ascent
+            way = ascend(
+                problem, tol=_ROUGH_TOLERANCE, max_passes=_SHORT_WAY, monitor=quiet, start=point.image, before=other
+            )
+            passes += _SHORT_WAY
+            if way.reason in ("time", "interrupt"):
+                monitor.interrupted = way.reason == "interrupt"
+                return ascent
+            if way.point.objective > ascent.point.objective + _WORTH_IT:
+                ascent, tried_in_vain = way, True
+                break
+    return ascent
 
 
 def _started(problem: Problem, plan: Plan, monitor: Monitor) -> Natural | None:

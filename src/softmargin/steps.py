@@ -104,8 +104,12 @@ def ascend(
     monitor: Monitor | None = None,
     memory: int = 5,
     start: Natural | None = None,
+    before: Belief | None = None,
 ) -> Ascent:
-    """Ascends the objective of a problem from a start, by default its prior's; see `Ascender`."""
+    """Ascends the objective of a problem from a start, by default its prior's; see `Ascender`.
+
+    What the prior infers beside the weights begins as it is in ``before``.
+    """
     return Ascender(
         problem.stats,
         problem.prior,
@@ -115,7 +119,7 @@ def ascend(
         max_passes=max_passes,
         memory=memory,
         monitor=monitor,
-    ).run(start)
+    ).run(start, before)
 
 
 class Ascender:
@@ -148,9 +152,9 @@ class Ascender:
         self._noise = max(1e-12, 10 * precision_of(reference))
         self._tol = max(tol, self._noise)
 
-    def run(self, start: Natural | None = None) -> Ascent:
+    def run(self, start: Natural | None = None, before: Belief | None = None) -> Ascent:
         """Ascends from ``start``, by default the prior's, until calm, out of passes or time, or interrupted."""
-        point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, None)
+        point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, before)
         self._monitor.record(point.objective, accepted=True)
         climb = _Climb(point, min(self._memory, _affordable_memory(point)))
         reason = "passes"

@@ -151,6 +151,9 @@ class Past(NamedTuple):
     def rough(self) -> None:
         """The past is a start."""
 
+    def alternatives(self, G: Any, h: Array, belief: Belief) -> list[Any]:
+        return []
+
     def felt(self, belief: Belief, dG: Any, dh: Array) -> np.ndarray:
         return self.prior.felt(belief, dG, dh)
 

@@ -60,6 +60,10 @@ class Prior(Protocol):
         """An easier prior whose optimum is a good start for this one; None if none is needed."""
         ...
 
+    def alternatives(self, G: Any, h: Array, belief: Belief) -> list[Any]:
+        """Beliefs from which an ascent might end higher than at this one, the likeliest first."""
+        ...
+
     def felt(self, belief: Belief, dG: Any, dh: Array) -> np.ndarray:
         """A change of the sums as one flat vector, each entry in units of the belief's deviations."""
         ...

@@ -58,6 +58,10 @@ class Imputing(NamedTuple):
         rough = self.prior.rough()
         return None if rough is None else self._replace(prior=rough)
 
+    def alternatives(self, G: Any, h: Array, belief: Any) -> list[Any]:
+        others = self.prior.alternatives(G[0], h, _own(belief))
+        return [other._replace(hyper=Known(other.hyper, belief.hyper.columns)) for other in others]
+
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         """The change of the weights', and of the columns' second moments in units of their scatter."""
         R = np.linalg.cholesky(belief.hyper.columns.precision)

@@ -51,6 +51,10 @@ class Ridge(NamedTuple):
     def rough(self) -> None:
         """No other prior leads to a better start."""
 
+    def alternatives(self, G: Array, h: Array, belief: Belief) -> list[Any]:
+        """There is but one optimum to speak of."""
+        return []
+
     def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
 

@@ -126,24 +126,19 @@ class LaplaceZero(NamedTuple):
                 break
         return hyper._replace(included=included)
 
-    def missed(self, hyper: Selection, G: np.ndarray, h: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        r"""Columns that are out and should be in, the best first: those for whom their odds speak once :math:`v_k` is
-        integrated out (see `rechosen`), given the means ``seen`` of all others.
-
-        The belief itself would not find them: while a column is out, its weight is as wide as the prior.
-        """
+    def odds_alone(self, hyper: Selection, G: np.ndarray, h: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        r"""The logarithm of the odds of each column with its weight integrated out (see `rechosen`), given the means
+        ``seen`` of all others."""
         n, sd = self.n_columns, float(hyper.variance.mean_precision[0]) ** -0.5
         diagonal = np.diagonal(G)[:n]
         residual = (h - G @ seen)[:n] + diagonal * seen[:n]
         masses = [_two_sides(r, g, sd).log_mass for r, g in zip(residual, diagonal, strict=True)]
-        odds = hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.reshape(masses, (n, 2)).T)
-        out = np.flatnonzero((hyper.included < 0.5) & (odds > 0))
-        return out[np.argsort(-odds[out], kind="stable")]
+        return hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.reshape(masses, (n, 2)).T)
 
-    def let_in(self, hyper: Selection, column: int) -> Selection:
-        """The same with one more column, its weight yet to be found."""
+    def flipped(self, hyper: Selection, column: int) -> Selection:
+        """The same with one column out that was in, or in that was out, its weight yet to be found."""
         included, b = hyper.included.copy(), hyper.b.copy()
-        included[column], b[column] = 1 - _SUREST, 1.0
+        included[column], b[column] = 1 - _SUREST if included[column] < 0.5 else _SUREST, 1.0
         return hyper._replace(included=included, b=b)
 
     def redrawn(self, weights: np.ndarray, before: Selection, rng: np.random.Generator) -> Selection:

@@ -26,6 +26,8 @@ from .variance import VarianceComponents
 #: Updates of all else inside one update of the weights: they cost no pass over the data.
 _INNER_UPDATES = 5
 _INNER_TOLERANCE = 1e-4
+#: The logarithm of the odds from which a column that is out is worth another look.
+_LEAST_ODDS = -3.0
 
 
 class Part(NamedTuple):
@@ -77,17 +79,34 @@ class Structured(NamedTuple):
 
     def update(self, G: Any, h: Array, belief: Any = None) -> Any:
         """Weights and all else by turns, leaping where that is known to end nearer."""
-        hyper, tried = self._begin() if belief is None else belief.hyper, set()
-        for _ in range(_INNER_UPDATES + 2 * self._n_chosen):
+        hyper = self._begin() if belief is None else belief.hyper
+        for _ in range(_INNER_UPDATES + self._n_chosen):
             weights = self.given(G, h, hyper)
             moments = self._moments(weights)
             before, hyper = hyper, self._chosen(self._learned(moments, hyper, leap=True), G, h, weights, moments)
             if self._close(before, hyper):
-                hyper, found = self._found_again(hyper, G, h, weights, tried)
-                if not found:
-                    break
+                break
         weights = self.given(G, h, hyper)
         return weights._replace(hyper=self._learned(self._moments(weights), hyper))
+
+    def alternatives(self, G: Any, h: Array, belief: Any) -> list[Any]:
+        """The belief with one column in that was out, or out that was in: those first for which most speaks.
+
+        Ascent does not find them.  A column that is out has a weight as wide as the prior, and one that is in has rows
+        whose sites have settled around it.
+        """
+        if not isinstance(self.fixed, LaplaceZero):
+            return []
+        n, (mean, S, _), fixed = self.fixed.n_columns, self._moments(belief), belief.hyper.fixed
+        seen, G_core, pull = self.effective(belief).mean, G, h[self._core]
+        if self.layout is not None:
+            G_core, pull = G[1], pull - arrow.pulled_from_core(G, seen, self.layout)
+        odds = self.fixed.odds_alone(fixed, G_core, pull, seen[self._core])
+        included, weakness = fixed.included > 0.5, np.diagonal(S)[:n] / np.maximum(mean[:n] ** 2, 1e-300)
+        outside = np.flatnonzero(~included & (odds > _LEAST_ODDS))
+        order = [*outside[np.argsort(-odds[outside])], *np.flatnonzero(included)[np.argsort(-weakness[included])]]
+        flips = (belief.hyper._replace(fixed=self.fixed.flipped(fixed, int(column))) for column in order)
+        return [belief._replace(hyper=hyper) for hyper in flips]
 
     def given(self, G: Any, h: Array, hyper: Inferred) -> Any:
         levels, core = self._precision(hyper)
@@ -179,7 +198,8 @@ class Structured(NamedTuple):
 
     @property
     def _n_chosen(self) -> int:
-        return self.fixed.n_columns if isinstance(self.fixed, LaplaceZero) else 0
+        """How many columns may go or come."""
+        return self.fixed.n_columns if isinstance(self.fixed, LaplaceZero) and not self.fixed.held else 0
 
     @property
     def _layout(self) -> Layout:
@@ -259,20 +279,6 @@ class Structured(NamedTuple):
         if self.layout is not None:
             pull, G_core = pull - arrow.coupling(G, weights), G[1]
         return hyper._replace(fixed=self.fixed.chosen(hyper.fixed, G_core, pull, S + np.outer(mean, mean)))
-
-    def _found_again(self, hyper: Inferred, G: Any, h: Array, weights: Any, tried: set[int]) -> tuple[Inferred, bool]:
-        """One more column let in, if one was missed that has not been tried."""
-        if not isinstance(self.fixed, LaplaceZero) or self.fixed.held:
-            return hyper, False
-        seen, core, G_core, pull = self.effective(weights._replace(hyper=hyper)), self._core, G, h[self._core]
-        if self.layout is not None:
-            G_core, pull = G[1], pull - arrow.pulled_from_core(G, seen.mean, self.layout)
-        missed = self.fixed.missed(hyper.fixed, G_core, pull, seen.mean[core])
-        for column in missed:
-            if int(column) not in tried:
-                tried.add(int(column))
-                return hyper._replace(fixed=self.fixed.let_in(hyper.fixed, int(column))), True
-        return hyper, False
 
     def _rechosen(
         self, hyper: Inferred, G: Any, h: Array, weights: np.ndarray, rng: np.random.Generator

@@ -111,6 +111,10 @@ class VarianceComponents(NamedTuple):
     def rough(self) -> None:
         """No other prior leads to a better start."""
 
+    def alternatives(self, G: Array, h: Array, belief: Belief) -> list[Any]:
+        """There is but one optimum to speak of."""
+        return []
+
     def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
 
