@@ -14,7 +14,8 @@ from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logi
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .sampling import scattered
-from .steps import Ascent, ascend
+from .single import in_single, may_be_single
+from .steps import Ascent, Natural, ascend
 from .stochastic import Schedule, batch_size, polish, wander
 from .streaming import Record
 
@@ -35,7 +36,9 @@ _SHORT = 0.01
 #: Bounds, and the likelihoods that they bound.
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
-_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-2
+_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_BLOCKS, _PILOT_TOLERANCE = 8192, 8, 4, 1e-2
+#: They ascend in single precision unless more is asked for, and before the last step to so many times the tolerance.
+_LEAST_SINGLE_TOLERANCE, _BEFORE_THE_LAST = 1e-4, 3.0
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum, and draws thrown away.
 _START_TOLERANCE, _BURN_IN_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
 
@@ -134,15 +137,36 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     """Coordinate ascent; in tables of many rows from the optimum of some of them, which is cheap and not far."""
-    table, start, max_passes = problem.table, None, plan.max_passes
-    if table.n_rows >= _ROWS_FOR_A_PILOT:
-        rows = scattered(table.n_rows, table.n_rows // _PILOT_SHARE)
-        few = replace(problem, table=table.rows(rows), _kept={})
-        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=max_passes, monitor=monitor.silent())
-        start = pilot.point.image  # no surer than some rows make it: from a wider belief steps are better
-        if pilot.reason == "interrupt":
-            monitor.interrupted, max_passes = True, 1
-    return ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+    if problem.table.n_rows < _ROWS_FOR_A_PILOT:
+        return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor)
+    single = plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
+    few = _pilot(problem)
+    few = in_single(few) if single else few
+    pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
+    if pilot.reason == "interrupt":
+        monitor.interrupted, plan = True, plan._replace(max_passes=1)
+    start = pilot.point.image  # no surer than some rows make it: from a wider belief steps are better
+    if single:
+        return _ascended_in_single(problem, plan, monitor, start)
+    return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=start)
+
+
+def _pilot(problem: Problem) -> Problem:
+    """Some of the rows, in blocks enough for threads to share."""
+    n = problem.table.n_rows
+    table = problem.table.rows(scattered(n, n // _PILOT_SHARE))
+    block_rows = min(table.block_rows, -(-table.n_rows // _PILOT_BLOCKS))
+    return replace(problem, table=table._replace(block_rows=block_rows), _kept={})
+
+
+def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: Natural) -> Ascent:
+    """An ascent in single precision, and its last step in double, which takes most of what was still to gain."""
+    way = ascend(
+        in_single(problem), tol=_BEFORE_THE_LAST * plan.tol, max_passes=plan.max_passes, monitor=monitor, start=start
+    )
+    if way.reason == "stalled":  # rounding was in the way
+        return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=way.point.natural)
+    return polish(problem, way) if way.reason == "converged" else way
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
