@@ -167,11 +167,18 @@ def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.
 
 
 def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Which point is nearest to each row: where :math:`x^T z - |z|^2 / 2`, as one product, is greatest."""
+    """Which point is nearest to each row; a point that is nearest to none takes a row that is far from all of them.
+
+    The nearest is where :math:`x^T z - |z|^2 / 2`, as one product, is greatest.
+    """
     left = np.column_stack([rows, np.ones(len(rows))])
     right = np.column_stack([points, -row_squares(points) / 2]).T
     size = rows_in_block(len(points))
-    return np.concatenate([np.argmax(left[i : i + size] @ right, axis=1) for i in range(0, len(rows), size)])
+    nearest = np.concatenate([np.argmax(left[i : i + size] @ right, axis=1) for i in range(0, len(rows), size)])
+    idle = np.flatnonzero(np.bincount(nearest, minlength=len(points)) == 0)
+    farthest = np.argsort(-row_squares(rows - points[nearest]), kind="stable")
+    nearest[farthest[: len(idle)]] = idle
+    return nearest
 
 
 def scattered_points(rows: np.ndarray, weight: np.ndarray, n_points: int) -> np.ndarray:

@@ -43,11 +43,11 @@ class LabelledRows(NamedTuple):
 
     def merged(self) -> LabelledRows:
         """Repeats of a row with its label as one, in an order of their own."""
-        rows = np.column_stack([dense(self.X).astype(np.float64, copy=False), self.y])
-        both, which = distinct(rows)
+        X = dense(self.X)
+        both, which = distinct(np.column_stack([X, self.y.astype(X.dtype, copy=False)]))
         unit = np.zeros(len(both))
         np.maximum.at(unit, which, self.unit)
-        return LabelledRows(both[:, :-1], both[:, -1], np.bincount(which, weights=self.weight), unit)
+        return LabelledRows(both[:, :-1], both[:, -1].astype(np.float64), np.bincount(which, weights=self.weight), unit)
 
     def sample(self, size: int, rng: np.random.RandomState, growth: float = 1.0) -> LabelledRows:
         """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
