@@ -27,7 +27,7 @@ from .priors import Prior
 _SHORTEST = 2.0**-30
 #: Accepted steps in a row that must promise less than the tolerance before an ascent ends.
 _CALM = 2
-#: Where steps are nearly Newton's, no more than this many times what `promised` says is still to be gained.
+#: Where steps are nearly Newton's, seldom more than this many times what `promised` says is still to be gained.
 _MOST_PROMISED = 3.0
 #: Until one of them overshoots, they are too good to be extrapolated before they gain less than this share of the
 #: objective.
@@ -107,7 +107,7 @@ def promised(point: Point) -> float:
     From natural parameters to their image, a change :math:`(dG, dh)` shifts the belief by :math:`\delta = dh - dG\, m`
     in its linear term, and in the metric of the belief its squared length is
     :math:`\tfrac12 |R\, dG\, R^T|^2 + |R \delta|^2`.  If the step is nearly Newton's, this is the decrement of his
-    method: one to three times as much is all that there is still to gain, and no further pass is needed to know it.
+    method: about as much is still to gain, seldom more than three times that, and no further pass is needed to know it.
     """
     (dG, dh), belief = combined(point.image, -1, point.natural), point.belief
     spread = times_lower_transposed(times_lower_transposed(dG, belief.root).T, belief.root)
