@@ -1,5 +1,7 @@
 """Covariances, inclusion variables and missing entries the long way: densities, draws, and loops over rows."""
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import digamma, gammaln
 
@@ -92,3 +94,56 @@ def flattened(nested) -> np.ndarray:
     if isinstance(nested, tuple):
         return np.concatenate([np.zeros(0), *(flattened(part) for part in nested)])
     return np.ravel(nested).astype(float)
+
+
+# Rows with missing entries -------------------------------------------------------------------------
+
+
+class Entries(NamedTuple):
+    """The belief about a row's missing entries, as moments of all of its features."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+def filled_row(phi, gone, site, weights, imputation, n_columns, start):
+    """Missing entries that maximise ``E[b f - w f^2 / 2 + log p(d)]``, by differences of that quadratic itself.
+
+    ``phi`` are all features of a row, those at the places ``gone`` missing; its columns begin at ``start``, and
+    ``weights`` are mean and covariance of all weights.
+    """
+    (w, b), (m, S) = site, weights
+    Omega = S + np.outer(m, m)
+
+    def value(entries):
+        row = phi.copy()
+        row[gone] = entries
+        about = row[start : start + n_columns] - imputation.mean
+        return b * m @ row - 0.5 * w * row @ Omega @ row - 0.5 * about @ imputation.precision @ about
+
+    k, unit = len(gone), np.eye(len(gone))
+    slope = np.array([value(e) - value(-e) for e in unit]).reshape(k) / 2
+    bend = np.array([[value(e + o) - value(e) - value(o) + value(0 * e) for o in unit] for e in unit]).reshape(k, k)
+    mean, covariance = phi.copy(), np.zeros((len(phi), len(phi)))
+    covariance[np.ix_(gone, gone)] = np.linalg.inv(-bend)
+    mean[gone] = np.linalg.solve(-bend, slope)
+    return Entries(mean, covariance)
+
+
+def row_moments(entries, weights):
+    """Mean of a row's latent value, its variance from the weights at the mean entries, and the rest of its variance."""
+    (row, V), (m, S) = entries, weights
+    mu = m @ row
+    total = np.sum((S + np.outer(m, m)) * (V + np.outer(row, row))) - mu**2
+    return mu, row @ S @ row, total - row @ S @ row
+
+
+def row_cost(entries, imputation, n_columns, start):
+    """``-E log N(d; mu, Sigma)`` less the entropy of the missing entries."""
+    columns = slice(start, start + n_columns)
+    about, V = entries.mean[columns] - imputation.mean, entries.covariance[columns, columns]
+    second = np.outer(about, about) + V + imputation.mean_covariance
+    cost = 0.5 * (n_columns * np.log(2 * np.pi) + imputation.covariance.mean_log_det)
+    cost += 0.5 * np.trace(imputation.precision @ second)
+    gone = np.flatnonzero(np.diag(V))
+    return cost - 0.5 * np.linalg.slogdet(2 * np.pi * np.e * V[np.ix_(gone, gone)])[1]

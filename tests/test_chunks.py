@@ -141,3 +141,10 @@ def test_gathered_rows_are_one_after_another(xp):
     whole = Latent(*gather_rows(iter([part, Latent(xp.zeros(1), xp.ones(1), xp.ones(1))])))
     assert whole.mu.tolist() == [1, 1, 0]
     assert whole.v.tolist() == [2, 2, 2]
+
+
+def test_a_sweep_within_a_sweep_does_not_wait_for_itself():
+    def inner(index):
+        return sum(sweep(lambda other: index * other, 5, 2))
+
+    assert list(sweep(inner, 6, 2)) == [10 * index for index in range(6)]

@@ -154,6 +154,23 @@ def test_a_pilot_changes_the_way_and_not_the_end(classifier, moons, monkeypatch)
     assert len(piloted.history_) != len(plain.history_)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_single_precision_changes_the_way_and_hardly_the_end(loss, moons, monkeypatch):
+    X, y = moons
+    monkeypatch.setattr(inference, "_ROWS_FOR_A_PILOT", 1000)
+
+    def fit():
+        return BayesianSVC(4.0 * RBF(0.8), tune=None, loss=loss, random_state=0).fit(X, y)
+
+    single = fit()
+    monkeypatch.setattr(inference, "_LEAST_SINGLE_TOLERANCE", np.inf)
+    double = fit()
+    assert single.stop_reason_ == double.stop_reason_ == "converged"
+    assert single.belief_.mean.dtype == np.float64
+    assert_allclose(single.bound_, double.bound_, rtol=3e-3)
+    assert_allclose(single.predict_proba(X), double.predict_proba(X), atol=0.02)
+
+
 def test_an_interrupted_pilot_is_still_a_model(moons, monkeypatch):
     X, y = moons
     calls, whole = iter(range(100)), Problem.stats

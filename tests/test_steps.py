@@ -199,6 +199,18 @@ def test_a_time_budget_ends_the_ascent(monkeypatch):
     assert end.point.objective == max(entry["objective"] for entry in monitor.history)
 
 
+@pytest.mark.parametrize("make", [linear_problem, inducing_problem])
+@pytest.mark.parametrize("likelihood", [one for one in BOUNDS if one.needs_guard], ids=repr)
+def test_what_a_full_step_promises_is_what_is_still_to_gain(likelihood, make):
+    problem = make(likelihood)
+    best = ascender(problem, tol=1e-12, max_passes=400).run().point
+    for tol in (1e-2, 1e-3, 1e-4):
+        point = ascender(problem, tol=tol, max_passes=400).run().point
+        still = best.objective - point.objective
+        assert 0 <= still <= 1.1 * steps._MOST_PROMISED * steps.promised(point) + 1e-9
+        assert still <= tol * abs(best.objective)
+
+
 def test_no_time_at_all_still_gives_a_belief():
     end = ascender(linear_problem(Hinge()), monitor=Monitor(max_time=0.0)).run()
     assert end.reason == "time"

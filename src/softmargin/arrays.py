@@ -69,6 +69,11 @@ def combined(first: Any, rate: float, second: Any) -> Any:
     return first + second if rate == 1 else first + rate * second
 
 
+def size_of(values: Any) -> int:
+    """How many numbers are in (nested) tuples of arrays."""
+    return sum(map(size_of, values)) if isinstance(values, tuple) else math.prod(getattr(values, "shape", ()))
+
+
 # Special functions -------------------------------------------------------------------------------
 
 

@@ -7,11 +7,12 @@ the number of threads.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
-from threading import Lock
+from threading import Lock, current_thread
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,6 +30,8 @@ _BLOCK_BYTES = 4 * 2**20
 _MIN_ROWS, _MAX_ROWS = 256, 8192
 #: Blocks in flight for each thread: enough to keep it busy, few enough to keep results few.
 _AHEAD = 3
+#: How the names of threads over blocks begin.
+_POOL = "softmargin"
 
 
 class Table(NamedTuple):
@@ -129,14 +132,26 @@ def n_threads(n_jobs: int | None) -> int:
     return max(1, cpu_count() + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 
+@lru_cache(maxsize=4)
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    """So many threads, which are kept: on a busy machine they take longer to start than a small block to compute."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix=_POOL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child process inherits no threads
+
+
 def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Iterator[T]:
     """``function(0), function(1), ...`` in order, computed by ``n_jobs`` threads of one BLAS thread each."""
-    if n_jobs == 1 or n_blocks == 1:
+    within = current_thread().name.startswith(_POOL)  # who waits for threads of the pool must not be one of them
+    if n_jobs == 1 or n_blocks == 1 or within:
         with one_blas_thread:
             yield from map(function, range(n_blocks))
         return
     waiting: deque[Future[T]] = deque()
-    with one_blas_thread, ThreadPoolExecutor(n_jobs) as pool:
+    pool = _pool(n_jobs)
+    with one_blas_thread:
         try:
             for index in range(n_blocks):
                 waiting.append(pool.submit(function, index))
@@ -147,6 +162,7 @@ def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Itera
         finally:
             for future in waiting:
                 future.cancel()
+            wait(waiting)
 
 
 def gather_rows(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:

@@ -11,6 +11,8 @@ from .chunks import dense, rows_in_block
 
 #: A column whose spread is a rounding error of its centre is constant.
 _CONSTANT = 1e-13
+#: Binary digits that are kept where rounding must not decide: about ten decimal ones.
+_BITS = 34
 
 
 class Columns(NamedTuple):
@@ -18,6 +20,20 @@ class Columns(NamedTuple):
 
     center: np.ndarray
     spread: np.ndarray
+
+    def rounded(self) -> Columns:
+        """To as many digits as sums in whatever order agree on: what is chosen by them is then the very same."""
+        return Columns(rounded(self.center, self.spread), rounded(self.spread, self.spread))
+
+
+def rounded(values: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
+    """Values to ten digits of a unit, or more: its power of two counts.
+
+    >>> rounded(np.array([1 / 3 + 1e-16]), 1.0) == rounded(np.array([1 / 3]), 1.0)
+    array([ True])
+    """
+    grain = 2.0 ** (np.floor(np.log2(unit)) - _BITS)
+    return np.round(values / grain) * grain
 
 
 def describe(X: Any, weight: np.ndarray) -> Columns:

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import get_lapack_funcs
-from sklearn.cluster import KMeans
+from sklearn.cluster import kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from .arrays import row_squares
 from .chunks import dense, rows_in_block
 from .columns import Columns
 from .kernels import Kernel
@@ -147,13 +148,37 @@ def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
 
 
 def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
+    """A few steps of k-means; scikit-learn's threads wait for each other longer than these take."""
     # Seeds far from each other matter when there are few; many chosen at random are as good, and much cheaper.
-    init = "k-means++" if n_points <= _FEW_POINTS else _random(rows, weight, n_points, rng)
-    settings: dict[str, Any] = {"init": init, "n_init": 1, "max_iter": _KMEANS_STEPS, "random_state": rng}
-    means = KMeans(n_points, **settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return means.fit(rows, sample_weight=weight).cluster_centers_
+    if n_points <= _FEW_POINTS:
+        points, _ = kmeans_plusplus(rows, n_points, sample_weight=weight, random_state=rng)
+    else:
+        points = _random(rows, weight, n_points, rng)
+    for _ in range(_KMEANS_STEPS):
+        nearest = _nearest(rows, points)
+        total, *sums = (np.bincount(nearest, part, n_points) for part in (weight, *(weight * rows.T)))
+        taken = total > 0
+        moved = points.copy()
+        moved[taken] = np.stack(sums, axis=1)[taken] / total[taken, None]
+        if np.array_equal(moved, points):
+            break
+        points = moved
+    return points
+
+
+def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Which point is nearest to each row; a point that is nearest to none takes a row that is far from all of them.
+
+    The nearest is where :math:`x^T z - |z|^2 / 2`, as one product, is greatest.
+    """
+    left = np.column_stack([rows, np.ones(len(rows))])
+    right = np.column_stack([points, -row_squares(points) / 2]).T
+    size = rows_in_block(len(points))
+    nearest = np.concatenate([np.argmax(left[i : i + size] @ right, axis=1) for i in range(0, len(rows), size)])
+    idle = np.flatnonzero(np.bincount(nearest, minlength=len(points)) == 0)
+    farthest = np.argsort(-row_squares(rows - points[nearest]), kind="stable")
+    nearest[farthest[: len(idle)]] = idle
+    return nearest
 
 
 def scattered_points(rows: np.ndarray, weight: np.ndarray, n_points: int) -> np.ndarray:

@@ -15,9 +15,10 @@ from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logi
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .sampling import scattered
+from .single import in_single, may_be_single
 from .steps import Ascent, Natural, ascend
 from .stochastic import Schedule, batch_size, polish, wander
-from .streaming import Record, can_stream
+from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
 #: Losses whose augmentation can be maximised over (ECM), and drawn (Gibbs).
@@ -37,7 +38,9 @@ _SHORT = 0.01
 #: Bounds, and the likelihoods that they bound.
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
 #: Tables of at least this many rows are first fitted by one row in so many, roughly.
-_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_TOLERANCE = 8192, 8, 1e-2
+_ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_BLOCKS, _PILOT_TOLERANCE = 8192, 8, 4, 1e-2
+#: They ascend in single precision unless more is asked for, and before the last step to so many times the tolerance.
+_LEAST_SINGLE_TOLERANCE, _BEFORE_THE_LAST = 1e-4, 3.0
 #: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and passes for all of them
 #: together, as a multiple of those of the first ascent.
 _SHORT_WAY, _WORTH_IT, _RECONSIDERING = 12, 0.05, 40
@@ -98,7 +101,7 @@ def infer(
     """Finds the belief as the plan says; returns the problem too, for ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
-        wandering = can_stream(problem.prior) and problem.table.n_rows >= LARGE
+        wandering = problem.prior.is_plain and problem.table.n_rows >= LARGE
         how = "polished" if wandering and _even(to_numpy(problem.table.weight)) else "cavi"
     if how == "ecm":
         problem = replace(problem, likelihood=PointHinge())
@@ -150,16 +153,20 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     """Coordinate ascent from wherever something easier ended."""
-    start = _started(problem, plan, monitor)
-    max_passes = 1 if monitor.interrupted else plan.max_passes
-    ascent = ascend(problem, tol=plan.tol, max_passes=max_passes, monitor=monitor, start=start)
+    many = problem.table.n_rows >= _ROWS_FOR_A_PILOT
+    single = many and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
+    start, interrupted = _started(problem, plan, monitor, single)
+    plan = plan._replace(max_passes=1) if interrupted else plan
+    if single and start is not None:
+        return _ascended_in_single(problem, plan, monitor, start)
+    ascent = ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=start)
     better = _reconsidered(problem, ascent, monitor)
     if better is ascent:
         return ascent
     return ascend(
         problem,
         tol=plan.tol,
-        max_passes=max_passes,
+        max_passes=plan.max_passes,
         monitor=monitor,
         start=better.point.image,
         before=better.point.belief,
@@ -189,29 +196,54 @@ def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
     return ascent
 
 
-def _started(problem: Problem, plan: Plan, monitor: Monitor) -> Natural | None:
+class _Start(NamedTuple):
+    """Where to begin, and whether somebody asked to end there."""
+
+    natural: Natural | None
+    interrupted: bool
+
+
+def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = False) -> _Start:
     """A start that is cheap and not far: the optimum of some rows, where there are many; that of an easier prior."""
-    table, start = problem.table, None
-    if table.n_rows >= _ROWS_FOR_A_PILOT:
-        rows = scattered(table.n_rows, table.n_rows // _PILOT_SHARE)
-        few = replace(problem, table=table.rows(rows), _kept={})
+    start, reason = None, ""
+    if problem.table.n_rows >= _ROWS_FOR_A_PILOT:
+        few = in_single(_pilot(problem)) if single else _pilot(problem)
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
-        start = pilot.point.image  # no surer than some rows make it: from a wider belief steps are better
-        monitor.interrupted = monitor.interrupted or pilot.reason == "interrupt"
+        start, reason = pilot.point.image, pilot.reason  # no surer than some rows make it: from there steps are better
     easier = problem.prior.rough()
-    if easier is not None and not monitor.interrupted:
+    if easier is not None and reason != "interrupt":
         rough = replace(problem, prior=easier)
         way = ascend(rough, tol=_ROUGH_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), start=start)
-        start, monitor.interrupted = way.point.image, way.reason == "interrupt"
-    return start
+        start, reason = way.point.image, way.reason
+    monitor.interrupted = monitor.interrupted or reason == "interrupt"
+    return _Start(start, reason == "interrupt")
+
+
+def _pilot(problem: Problem) -> Problem:
+    """Some of the rows, in blocks enough for threads to share."""
+    n = problem.table.n_rows
+    table = problem.table.rows(scattered(n, n // _PILOT_SHARE))
+    block_rows = min(table.block_rows, -(-table.n_rows // _PILOT_BLOCKS))
+    return replace(problem, table=table._replace(block_rows=block_rows), _kept={})
+
+
+def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: Natural) -> Ascent:
+    """An ascent in single precision, and its last step in double, which takes most of what was still to gain."""
+    way = ascend(
+        in_single(problem), tol=_BEFORE_THE_LAST * plan.tol, max_passes=plan.max_passes, monitor=monitor, start=start
+    )
+    if way.reason == "stalled":  # rounding was in the way
+        return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=way.point.natural)
+    return polish(problem, way) if way.reason == "converged" else way
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
-    start = _started(problem, plan, monitor)
-    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), start=start)
+    start, interrupted = _started(problem, plan, monitor)
+    max_passes = 1 if interrupted else plan.max_passes
+    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=max_passes, monitor=monitor.silent(), start=start)
     n_draws, warm_up = plan.n_draws, plan.n_warm_up
-    if ascent.reason == "interrupt":
+    if interrupted or ascent.reason == "interrupt":
         monitor.interrupted, n_draws, warm_up = True, _FEWEST_DRAWS, 0
     draws = sample(
         problem,

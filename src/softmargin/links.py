@@ -19,6 +19,8 @@ _MACKAY = math.pi / 8
 #: The prior of (log slope, offset, log damping): means, the last being MacKay's at that slope, and deviations.
 _PRIOR_MEAN = np.array([math.log(1.7), 0.0, math.log(1.7**2 * _MACKAY)])
 _PRIOR_SD = np.array([0.5, 0.5, 1.0])
+#: The longest last step of a link that has come to rest.
+_LAST_STEP = 1e-6
 #: Scores this near zero are ties: their two probabilities round to the same number.
 _TIE = 1e-15
 
@@ -82,6 +84,11 @@ def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.n
         method="trust-exact",
         options={"gtol": 1e-12, "maxiter": 50},
     ).x
+    # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells the digits beyond.
+    _, slope, curvature = _link_loss(best, *rows)
+    step = np.linalg.solve(curvature, slope)
+    if np.max(np.abs(step)) < _LAST_STEP:
+        best = best - step
     return LogisticLink(float(np.exp(best[0])), float(best[1]), float(np.exp(best[2])))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, NotPositiveDefiniteError, combined, precision_of
+from .arrays import Array, NotPositiveDefiniteError, combined, precision_of, size_of, times_lower_transposed
 from .engine import Problem, Stats, objective
 from .gaussian import Belief
 from .likelihoods import Likelihood
@@ -27,6 +27,11 @@ from .priors import Prior
 _SHORTEST = 2.0**-30
 #: Accepted steps in a row that must promise less than the tolerance before an ascent ends.
 _CALM = 2
+#: Where steps are nearly Newton's, seldom more than this many times what `promised` says is still to be gained.
+_MOST_PROMISED = 3.0
+#: Until one of them overshoots, they are too good to be extrapolated before they gain less than this share of the
+#: objective.
+_NEAR = 1e-3
 #: Gains are not taken to shrink more slowly than this from step to step.
 _SLOWEST = 0.98
 #: Most plain steps between a rejected extrapolation and the next.
@@ -96,6 +101,20 @@ def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Nat
     return blend(start, end, rate)
 
 
+def promised(point: Point) -> float:
+    r"""What a full step promises to gain: half the squared length of the natural gradient.
+
+    From natural parameters to their image, a change :math:`(dG, dh)` shifts the belief by :math:`\delta = dh - dG\, m`
+    in its linear term, and in the metric of the belief its squared length is
+    :math:`\tfrac12 |R\, dG\, R^T|^2 + |R \delta|^2`.  If the step is nearly Newton's, this is the decrement of his
+    method: about as much is still to gain, seldom more than three times that, and no further pass is needed to know it.
+    """
+    (dG, dh), belief = combined(point.image, -1, point.natural), point.belief
+    spread = times_lower_transposed(times_lower_transposed(dG, belief.root).T, belief.root)
+    shift = belief.root @ (dh - dG @ belief.mean)
+    return 0.5 * (0.5 * float((spread * spread).sum()) + float(shift @ shift))
+
+
 def ascend(
     problem: Problem,
     *,
@@ -129,8 +148,9 @@ class Ascender:
     leaves plain (guarded) coordinate ascent.  A likelihood without a bound is followed by damped steps
     until its mean comes to rest.
 
-    The ascent ends when what is still to be gained, reckoned from the last two gains as of a geometric series,
-    is less than ``tol`` of the objective, twice in a row.
+    The ascent ends when less than ``tol`` of the objective is still to be gained.  Where a full step may overshoot, it
+    is nearly Newton's, and `promised` tells.  The other likelihoods go by short steps, of which a geometric series
+    through the last two gains tells, twice in a row.
     """
 
     def __init__(
@@ -148,6 +168,7 @@ class Ascender:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
         self._reference, self._max_passes = reference, max_passes
         self._memory = memory if likelihood.is_bound else 0
+        self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_plain
         self._monitor = monitor if monitor is not None else Monitor()
         self._noise = max(1e-12, 10 * precision_of(reference))
         self._tol = max(tol, self._noise)
@@ -156,7 +177,8 @@ class Ascender:
         """Ascends from ``start``, by default the prior's, until calm, out of passes or time, or interrupted."""
         point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, before)
         self._monitor.record(point.objective, accepted=True)
-        climb = _Climb(point, min(self._memory, _affordable_memory(point)))
+        near = _NEAR if self._nearly_newton else np.inf
+        climb = _Climb(point, min(self._memory, _affordable_memory(point)), near)
         reason = "passes"
         try:
             for _ in range(self._max_passes - 1):
@@ -189,7 +211,11 @@ class Ascender:
         self._monitor.record(candidate.objective, accepted)
         if accepted:
             climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
-            climb.calm = climb.calm + 1 if climb.to_come <= self._tol * _size(point) else 0
+            enough = self._tol * _size(point)
+            if self._nearly_newton:
+                climb.calm = _CALM if _MOST_PROMISED * promised(candidate) <= enough else 0
+            else:
+                climb.calm = climb.calm + 1 if climb.to_come <= enough else 0
         else:
             climb.reject(extrapolated)
 
@@ -216,16 +242,18 @@ class Ascender:
 class _Climb:
     """Where an ascent stands: the points it may combine, the length of its steps, and how calm it has become."""
 
-    def __init__(self, start: Point, memory: int) -> None:
+    def __init__(self, start: Point, memory: int, near: float) -> None:
         self.point = self.best = start
         self.recent = [start]
         self.rate, self.calm, self.to_come = 1.0, 0, float("inf")
-        self._memory, self._gain = memory, float("inf")
+        self._memory, self._near, self._gain = memory, near, float("inf")
         self._plain_steps_due, self._penance, self._was_rejected = 0, 1, False
 
     @property
     def may_extrapolate(self) -> bool:
-        return self._memory > 0 and len(self.recent) > 1 and self._plain_steps_due == 0
+        if self._memory == 0 or len(self.recent) == 1 or self._plain_steps_due > 0:
+            return False
+        return self._gain <= self._near * _size(self.point)
 
     def accept(self, candidate: Point, gain: float, extrapolated: bool, ascending: bool) -> None:
         # A gain is in proportion to the length of its step; the squared way of a mean to the square of it.
@@ -247,7 +275,7 @@ class _Climb:
         if extrapolated:  # each time in a row it takes twice as many plain steps to try again
             self._plain_steps_due, self._penance = self._penance, min(2 * self._penance, _MOST_PENANCE)
         else:
-            self.rate, self._was_rejected = self.rate / 2, True
+            self.rate, self._near, self._was_rejected = self.rate / 2, np.inf, True
 
 
 def _still_to_come(gain: float, before: float, share: float) -> float:
@@ -259,7 +287,7 @@ def _still_to_come(gain: float, before: float, share: float) -> float:
 
 def _affordable_memory(point: Point) -> int:
     """How many earlier points fit in memory: each comes to about five matrices while it is combined."""
-    return int(_MEMORY_BYTES // (40 * max(1, point.stats.h.shape[0]) ** 2))
+    return int(_MEMORY_BYTES // (40 * max(1, size_of(point.stats.G))))
 
 
 def _size(point: Point) -> float:

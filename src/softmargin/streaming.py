@@ -43,7 +43,7 @@ from .gaussian import Belief
 from .links import Link, LogisticLink, fit_logistic_link
 from .loo import left_out, thinned
 from .monitor import Monitor
-from .priors import Prior, Ridge, VarianceComponents
+from .priors import Prior
 from .sampling import scattered
 from .steps import Ascent, Natural, ascend
 
@@ -97,14 +97,9 @@ class Stream(NamedTuple):
     record: Record
 
 
-def can_stream(prior: Prior) -> bool:
-    """Whether one Gaussian is all that a prior need know of rows that are gone."""
-    return isinstance(prior, (Ridge, VarianceComponents))
-
-
 def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
     """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
-    if not can_stream(problem.prior):
+    if not problem.prior.is_plain:
         return None
     some, _ = thinned(problem, problem.table.weight)
     point = ascent.point
@@ -122,6 +117,7 @@ class Past(NamedTuple):
     prior: Prior
     natural: Natural
     least: float
+    is_plain = True
 
     @classmethod
     def of(cls, prior: Prior, natural: Natural, belief: Belief) -> Past:

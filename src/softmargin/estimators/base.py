@@ -22,7 +22,7 @@ from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Prior
 from ..rows import Rows, View
-from ..streaming import NOTHING, Record, Stream, begun, can_stream
+from ..streaming import NOTHING, Record, Stream, begun
 from ..validation import (
     check_labels,
     check_rows,
@@ -208,7 +208,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         number_of_jobs(self.n_jobs)
 
     def _refuse_inference(self, prior: Prior) -> None:
-        if self.inference in ("svi", "ecm") and not can_stream(prior):
+        if self.inference in ("svi", "ecm") and not prior.is_plain:
             raise ValueError(
                 f"inference={self.inference!r} looks for one Gaussian of the weights, which is not all there is to "
                 f"find where variables are selected or entries are missing; use 'auto', 'cavi' or 'gibbs'."

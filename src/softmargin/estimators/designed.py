@@ -51,7 +51,7 @@ class DesignedClassifier(BayesianClassifier):
         if copies.any() and not copies.all():
             there = np.flatnonzero(copies)
             X, y, copies = _safe_indexing(X, there), y if y is None else _safe_indexing(y, there), copies[there]
-        self.design_ = self._design_of(X, copies)
+        self.design_ = self._design_of(X, copies if copies.any() else None)
         data = super()._check_data(X, y, copies, classes, first)
         self._units = np.ones(self.design_.n_columns)
         slopes = sorted({column for factor in self._factors for column in factor.slopes})
@@ -60,7 +60,7 @@ class DesignedClassifier(BayesianClassifier):
         np.divide(data.X, self._units, out=data.X)
         return data
 
-    def _design_of(self, X: Any, weight: np.ndarray) -> Design:
+    def _design_of(self, X: Any, weight: np.ndarray | None) -> Design:
         if self.formula is not None:
             return Design.from_formula(self.formula, X, weight)
         intercept = bool(self.fit_intercept)

@@ -144,6 +144,15 @@ class FixedEffectsMixin:
         model = ColumnModel.standard(len(columns.scale))
         self._seen_belief = self._seen_belief._replace(hyper=model.updated(sums))
 
+    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+        """Of coefficients that may be zero, the Gaussian of `_seen_belief` has the moments only."""
+        if self.draws_ is not None or not hasattr(self, "inclusion_probability_"):
+            return super()._draw_weights(n_samples, rng)  # pyright: ignore[reportAttributeAccessIssue]
+        included, belief = self.inclusion_probability_, self.belief_
+        weights, start = belief.sample(n_samples, rng), len(belief.mean) - len(belief.core_mean)
+        weights[:, start : start + len(included)] *= rng.random_sample((n_samples, len(included))) < included
+        return weights
+
     @property
     def _columns(self) -> LinearRows:
         rows = self.rows_.rows if isinstance(self.rows_, IncompleteRows) else self.rows_

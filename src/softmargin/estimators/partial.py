@@ -12,7 +12,7 @@ from ..inference import Inferred
 from ..likelihoods import LOSSES
 from ..monitor import Monitor
 from ..priors import Prior
-from ..streaming import Stream, absorb, can_stream
+from ..streaming import Stream, absorb
 from ..validation import declared_classes, has_missing, share
 from .base import BayesianClassifier, Found, Parts
 
@@ -115,7 +115,7 @@ class StreamingClassifier(BayesianClassifier):
             )
 
     def _refuse_stream(self, prior: Prior, missing: bool = False) -> None:
-        if missing or not can_stream(prior):
+        if missing or not prior.is_plain:
             raise ValueError(
                 "partial_fit keeps one Gaussian of the past, which is not all there is to know where variables are "
                 "selected, entries are missing or rows are grouped; fit all rows together."

@@ -185,7 +185,7 @@ class BayesianSVC(StreamingClassifier):
         self._kernel_as_given()
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
-        columns = describe(data.X, data.weight)
+        columns = describe(data.X, data.weight).rounded()
         # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
         kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))

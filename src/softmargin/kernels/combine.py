@@ -48,7 +48,9 @@ class Sum(_Pair):
     """
 
     def __call__(self, X: Array, Z: Array) -> Array:
-        return self.first(X, Z) + self.second(X, Z)
+        K = self.first(X, Z)
+        K += self.second.variance if isinstance(self.second, Constant) else self.second(X, Z)
+        return K
 
     def diagonal(self, X: Array) -> Array:
         return self.first.diagonal(X) + self.second.diagonal(X)

@@ -46,9 +46,9 @@ class _Stationary(Kernel):
     def _slope(self, s: Array) -> Array:
         """``g'(s)``."""
 
-    def _slope_at(self, A: Array, B: Array, K: Array | None) -> Array:
-        """``g'(s)`` for rows in units of the length-scales, whose kernel may be known."""
-        return self._slope(self._distance(A, B))
+    def _pulled(self, A: Array, B: Array, dK: Array, K: Array | None) -> Array:
+        """``-2 dK g'(s)`` for rows in units of the length-scales, whose kernel may be known."""
+        return -2 * dK * self._slope(self._distance(A, B))
 
     def _distance(self, A: Array, B: Array) -> Array:
         """``s`` for rows in units of the length-scales."""
@@ -81,7 +81,7 @@ class _Stationary(Kernel):
 
     def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
         A, B, _ = self._scaled(X, Z)
-        W = -2 * dK * self._slope_at(A, B, K)
+        W = self._pulled(A, B, dK, K)
         xp = namespace(W)
         per_column = xp.sum(W, axis=1) @ (A * A) + xp.sum(W, axis=0) @ (B * B) - 2 * xp.sum(A * (W @ B), axis=0)
         gradient = to_numpy(per_column).astype(float)
@@ -110,11 +110,16 @@ class _Stationary(Kernel):
 
 
 def _squared_distance(A: Array, B: Array) -> Array:
-    """``|a_i - b_j|^2`` as one product, with the squared lengths riding along as two more columns."""
+    """``|a_i - b_j|^2``."""
+    return clipped_at_zero(_distance_times(1.0, A, B))
+
+
+def _distance_times(factor: float, A: Array, B: Array) -> Array:
+    """``factor |a_i - b_j|^2`` as one product, with the squared lengths riding along as two more columns."""
     xp = namespace(A)
-    left = xp.concat([A, xp.stack([row_squares(A), filled(A, 1.0)], axis=1)], axis=1)
-    right = xp.concat([-2 * B, xp.stack([filled(B, 1.0), row_squares(B)], axis=1)], axis=1)
-    return clipped_at_zero(left @ right.T)
+    left = xp.concat([A, xp.stack([factor * row_squares(A), filled(A, 1.0)], axis=1)], axis=1)
+    right = xp.concat([-2 * factor * B, xp.stack([filled(B, 1.0), factor * row_squares(B)], axis=1)], axis=1)
+    return left @ right.T
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,15 +134,19 @@ class RBF(_Stationary):
     0.6065
     """
 
+    def __call__(self, X: Array, Z: Array) -> Array:
+        A, B, _ = self._scaled(X, Z)
+        exponent = clipped(_distance_times(-0.5, A, B), -math.inf, 0.0)
+        return np.exp(exponent, out=exponent) if isinstance(exponent, np.ndarray) else namespace(exponent).exp(exponent)
+
     def _shape(self, s: Array) -> Array:
-        s *= -0.5
-        return np.exp(s, out=s) if isinstance(s, np.ndarray) else namespace(s).exp(s)
+        return namespace(s).exp(-0.5 * s)
 
     def _slope(self, s: Array) -> Array:
         return -0.5 * namespace(s).exp(-0.5 * s)
 
-    def _slope_at(self, A: Array, B: Array, K: Array | None) -> Array:
-        return super()._slope_at(A, B, K) if K is None else -0.5 * K
+    def _pulled(self, A: Array, B: Array, dK: Array, K: Array | None) -> Array:
+        return super()._pulled(A, B, dK, K) if K is None else dK * K
 
     def __repr__(self) -> str:
         return f"RBF(length_scale={self.length_scale})"

@@ -32,6 +32,12 @@ __all__ = [
 class Prior(Protocol):
     """A prior of the weights, and of what it infers along with them: ``belief.hyper``, a tuple of arrays, or None."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether ``G`` is one matrix, to which the weights' prior precision is added, and no more: then one Gaussian
+        is all that need be known of rows that are gone, and minibatches can stand for the whole."""
+        ...
+
     def start(self, reference: Array) -> tuple[Any, Array]:
         """Natural parameters ``(G, h)`` to begin from, in the library and place of ``reference``."""
         ...

@@ -26,6 +26,7 @@ class Imputing(NamedTuple):
     prior: Any
     columns: ColumnModel
     n: float
+    is_plain = False
 
     def start(self, reference: Array) -> tuple[Any, Array]:
         G, h = self.prior.start(reference)

@@ -18,6 +18,7 @@ class Ridge(NamedTuple):
     """
 
     precision: Array
+    is_plain = True
 
     @classmethod
     def isotropic(cls, n_weights: int, variance: float = 1.0) -> Ridge:

@@ -66,6 +66,7 @@ class Structured(NamedTuple):
     parts: tuple[Part, ...] = ()
     levels: tuple[GroupPrior, ...] = ()
     layout: Layout | None = None
+    is_plain = False
 
     def start(self, reference: Array) -> tuple[Any, Array]:
         """Vague weights are lifted to unit precision, as elsewhere."""

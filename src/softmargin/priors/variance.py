@@ -76,6 +76,7 @@ class VarianceComponents(NamedTuple):
     shape: float = 0.01
     rate: float = 0.01
     loose: float = 1e-8
+    is_plain = True
 
     @property
     def n_components(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
@@ -17,11 +17,14 @@ from ..likelihoods import Likelihood, Logistic, Quadrature, Sites
 from ..priors import Ridge
 from ..rows import Features, InducingRows
 from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
+from ..single import narrowed
 
 T = TypeVar("T")
 
-#: Rows of a block: arrays of so many rows and a few hundred points fit the cache, whatever the number of threads.
-_BLOCK_ROWS = 1024
+#: Rows of a block: few enough for threads to share a small panel, whatever their number, and to fit the cache.
+_BLOCK_ROWS = 512
+#: Beliefs of at least so many rows are settled in single precision.
+_MANY_ROWS = 1024
 #: Nats within which a belief is at its optimum, also as a share of the rows, and most updates on the way.
 _SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 1e-4, 20
 #: The logistic likelihood with as many nodes as a judge needs.
@@ -68,6 +71,7 @@ class Evidence:
         self._points, self._likelihood, self._n_updates = points, likelihood, n_updates
         self._prior = Ridge.isotropic(len(points))
         self._sites = tuple(likelihood.sites(y, 0 * y, 0 * y + 1) for _, y, _ in self._blocks)
+        self._is_single = len(y) >= _MANY_ROWS
         self._tolerance = max(_SETTLED, _SETTLED_SHARE * float(weight.sum()))
 
     def begin_from(self, judged: Judged) -> None:
@@ -88,7 +92,8 @@ class Evidence:
 
     def _settled(self, rows: InducingRows, points: bool = False) -> tuple[float, Belief, Slopes]:
         features = self._each(lambda index: rows.lift(self._blocks[index][0]))
-        value, belief, _, self._sites = self._settle(features)
+        seen = self._each(lambda index: narrowed(features[index])) if self._is_single else features
+        value, belief, _, self._sites = self._settle(seen)
 
         def one_block(index: int) -> Slopes:
             (X, _, weight), (_, w, b) = self._blocks[index], self._sites[index]
@@ -96,7 +101,7 @@ class Evidence:
 
         return value, belief, _sum(self._each(one_block))
 
-    def _settle(self, features: list[Features]) -> _Settling:
+    def _settle(self, features: Sequence[Features]) -> _Settling:
         """Updates of the belief, shortened where a full one descends, until they gain nothing more."""
         best = self._update(features, self._sites)
         rate = 1.0
@@ -112,7 +117,7 @@ class Evidence:
                 break
         return best
 
-    def _update(self, features: list[Features], sites: tuple[Sites, ...]) -> _Settling:
+    def _update(self, features: Sequence[Features], sites: tuple[Sites, ...]) -> _Settling:
         def one_block(index: int) -> tuple[Array, Array]:
             weight, (_, w, b) = self._blocks[index][2], sites[index]
             return features[index].gather(weight * w, weight * b)
@@ -122,7 +127,7 @@ class Evidence:
         bound = sum(weight @ block.l for (_, _, weight), block in zip(self._blocks, asked, strict=True))
         return _Settling(objective(bound, self._prior, belief), belief, sites, asked)
 
-    def _asked(self, features: list[Features], belief: Belief) -> tuple[Sites, ...]:
+    def _asked(self, features: Sequence[Features], belief: Belief) -> tuple[Sites, ...]:
         def one_block(index: int) -> Sites:
             latent = features[index].moments(belief)
             return self._likelihood.sites(self._blocks[index][1], latent.mu, latent.v)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..chunks import Table, dense
-from ..columns import Columns
+from ..columns import Columns, rounded
 from ..engine import Problem
 from ..inducing import MERGED_NUMBERS, explaining, merged, placed, scattered_points
 from ..inference import Inferred
@@ -43,11 +43,11 @@ class LabelledRows(NamedTuple):
 
     def merged(self) -> LabelledRows:
         """Repeats of a row with its label as one, in an order of their own."""
-        rows = np.column_stack([dense(self.X).astype(np.float64, copy=False), self.y])
-        both, which = distinct(rows)
+        X = dense(self.X)
+        both, which = distinct(np.column_stack([X, self.y.astype(X.dtype, copy=False)]))
         unit = np.zeros(len(both))
         np.maximum.at(unit, which, self.unit)
-        return LabelledRows(both[:, :-1], both[:, -1], np.bincount(which, weights=self.weight), unit)
+        return LabelledRows(both[:, :-1], both[:, -1].astype(np.float64), np.bincount(which, weights=self.weight), unit)
 
     def sample(self, size: int, rng: np.random.RandomState, growth: float = 1.0) -> LabelledRows:
         """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
@@ -65,6 +65,7 @@ class LabelledRows(NamedTuple):
                 chosen.append(rows[drawn_by_weight(self.weight[rows], count, rng)])
                 each.append(np.full(count, min(growth * size, total) * self.weight[rows].sum() / total / count))
         rows, weight = np.concatenate(chosen), np.concatenate(each)
+        weight = rounded(weight, weight)
         return LabelledRows(self.X[rows], self.y[rows], weight, np.minimum(weight, 1))
 
 

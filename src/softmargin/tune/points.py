@@ -38,7 +38,7 @@ def moved_points(
         nonlocal best, least
         if monitor is not None and np.isfinite(least) and monitor.out_of_time:
             raise StopIteration
-        moved = (x.reshape(points.shape) * units).astype(points.dtype).astype(np.float64)
+        moved = (x.reshape(points.shape) * units).astype(points.dtype)
         try:
             value, slopes = evidence.through(kernel, moved)
         except NotPositiveDefiniteError:  # points on top of each other: worse than all others
