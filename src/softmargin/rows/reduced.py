@@ -1,9 +1,10 @@
 r"""Rows of a linear model with more columns than rows, by the directions in which the rows lie.
 
-Under a prior :math:`u \sim N(0, \sigma^2 I)` that has no direction of its own, what ``n`` rows can say of ``d > n``
-weights is what they say of :math:`V^T u`, the columns of ``V`` being an orthonormal basis of the space of the rows: the
-prior of these is :math:`N(0, \sigma^2 I)` again, and all other directions keep theirs.  So the algebra is that of at most
-``n`` weights.  A row to come has a part outside, which the weights leave over: :math:`\sigma^2 (|\phi|^2 - |V^T \phi|^2)`.
+Under a prior :math:`u \sim N(0, \sigma^2 I)`, which has no direction of its own, all that ``n`` rows can say of ``d >
+n`` weights is what they say of :math:`V^T u`, the columns of ``V`` being an orthonormal basis of the space of the
+rows.  The prior of these is :math:`N(0, \sigma^2 I)` again, and all other directions keep theirs: so the algebra is
+that of at most ``n`` weights.  A row to come has a part outside, which the weights leave over: :math:`\sigma^2
+(|\phi|^2 - |V^T \phi|^2)`.
 """
 
 from __future__ import annotations
