@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, multigammaln
+from scipy.special import digamma, multigammaln  # pyright: ignore[reportAttributeAccessIssue]
 
 from .arrays import cholesky, inverse_lower
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
 from ..engine import Problem
+from ..imputation import ColumnModel
 from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES
 from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
@@ -52,12 +53,14 @@ class Data(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The rows and the prior of a model, the loss they are to meet, and the kernels that were judged on the way."""
+    """The rows and the prior of a model, the loss they are to meet, the kernels that were judged on the way, and what is
+    thought of columns that may have missing entries."""
 
     rows: Any
     prior: Any
     loss: str
     judged: list[dict[str, Any]] = []
+    columns: ColumnModel | None = None
 
 
 class Found(NamedTuple):

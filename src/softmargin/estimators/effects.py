@@ -10,7 +10,7 @@ import scipy.sparse
 from scipy.special import ndtr
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import NotPositiveDefiniteError, cholesky, to_numpy
+from ..arrays import NotPositiveDefiniteError, cholesky, combined, to_numpy
 from ..chunks import dense
 from ..columns import describe
 from ..imputation import ColumnModel, Imputation, column_sums
@@ -27,6 +27,11 @@ _VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": _PUB
 _INTERCEPT_VARIANCE = 1e8
 #: Tables of more columns do not learn what these say of each other unless entries are missing.
 _MOST_FORETOLD = 500
+#: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
+#: columns, entries are foretold wildly and surely: of 60 independent columns of spread 1 in 100 rows with errors of 6
+#: and deviations of 0.15.  This one counts for a third as many rows as there are columns, and costs nothing where there
+#: are many rows: the errors are then 1.25 and the deviations 0.66.
+_SCALE_BY_COLUMN = 0.3
 
 
 class FixedEffects(NamedTuple):
@@ -56,7 +61,8 @@ def fixed_effects(model: Any, X: Any, weight: np.ndarray, intercept: bool) -> Fi
     columns = describe(X, weight)
     center = columns.center if intercept else np.zeros_like(columns.center)
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
-    of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale)
+    prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)
+    of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
     return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept), of_columns)
 
 
@@ -105,6 +111,7 @@ class FixedEffectsMixin:
     rows_: Any
     belief_: Any
     draws_: Any
+    forgetting: float
     _seen_belief: Any
     _numbers: Callable[..., Any]
 
@@ -136,13 +143,19 @@ class FixedEffectsMixin:
             self.positive_probability_ = (self.draws_.weights[:, start : start + n] > 0).mean(axis=0)
 
     def _foretell(self, found: Found) -> None:
-        """Learns what columns say of each other, for rows to come that have missing entries."""
-        columns, X = self._columns, found.data.X
-        if scipy.sparse.issparse(X) or not 0 < len(columns.scale) <= _MOST_FORETOLD:
-            return
-        sums = column_sums(found.problem.table, columns)
-        model = ColumnModel.standard(len(columns.scale))
-        self._seen_belief = self._seen_belief._replace(hyper=model.updated(sums))
+        """Learns what columns say of each other, for rows to come that have missing entries.
+
+        Only the first of many batches comes with a model of its columns; others add to what was said.
+        """
+        model, before = (found.parts.columns, None) if found.parts.columns is not None else self._said
+        if scipy.sparse.issparse(found.data.X) or not 0 < len(self._columns.scale) <= _MOST_FORETOLD:
+            model = None
+        sums = None if model is None else column_sums(found.problem.table, self._columns)
+        if before is not None and sums is not None:
+            sums = combined(sums, 1 - self.forgetting, before)
+        self._said = model, sums
+        if model is not None:
+            self._seen_belief = self._seen_belief._replace(hyper=model.updated(sums))
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
         """Of coefficients that may be zero, the Gaussian of `_seen_belief` has the moments only."""

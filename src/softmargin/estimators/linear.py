@@ -147,7 +147,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         prior = Structured(prior) if isinstance(prior, LaplaceZero) else prior
         loss = self._loss_for(gaussian=not missing)
         if not missing:
-            return Parts(rows, prior, loss)
+            return Parts(rows, prior, loss, columns=columns)
         imputing = Imputing(prior, columns, float(data.weight.sum()))
         return Parts(IncompleteRows(rows, data.X.shape[1]), imputing, loss)
 

@@ -221,7 +221,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         structured = Structured(prior, self._dense_parts(rows), tuple(map(self._group_prior, self._chain)), rows.layout)
         loss = self._loss_for(gaussian=not missing)
         if not missing:
-            return Parts(rows, structured, loss)
+            return Parts(rows, structured, loss, columns=columns)
         return Parts(IncompleteRows(rows, n_fixed), Imputing(structured, columns, float(data.weight.sum())), loss)
 
     def _group_prior(self, factor: Any) -> Covariance | Variances:

@@ -151,7 +151,9 @@ class Variances(NamedTuple):
 
     def redrawn(self, weights: np.ndarray, before: Scales, rng: np.random.Generator) -> Scales:
         shape, rate = self._prior(before)
-        variance = InverseGamma(shape + len(weights) / 2, rate + (weights**2).sum(axis=0) / 2).drawn(rng)
+        variance = InverseGamma(
+            np.full(self.size, shape + len(weights) / 2), rate + (weights**2).sum(axis=0) / 2
+        ).drawn(rng)
         drawn = self._with_rate(variance)
         return drawn if drawn.rate is None else drawn._replace(rate=drawn.rate.drawn(rng))
 

@@ -171,7 +171,7 @@ class LaplaceZero(NamedTuple):
         dice = rng.random((self.n_columns, 3))
         for k in rng.permutation(self.n_columns):
             was = included[k] * v[k]
-            sides = _two_sides(residual[k] + diagonal[k] * was, diagonal[k], sd)
+            sides = _two_sides(float(residual[k] + diagonal[k] * was), float(diagonal[k]), sd)
             included[k] = float(dice[k, 0] < expit(prior + np.logaddexp(*sides.log_mass)))
             v[k] = sides.drawn(*dice[k, 1:]) if included[k] else _laplace(sd, *dice[k, 1:])
             if was or included[k]:

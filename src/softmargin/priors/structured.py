@@ -213,7 +213,8 @@ class Structured(NamedTuple):
 
     @property
     def _n_fixed(self) -> int:
-        return len(self.fixed.expected_precision(self.fixed.begin()))
+        fixed: Any = self.fixed
+        return len(fixed.expected_precision(fixed.begin()))
 
     def _begin(self) -> Inferred:
         parts = tuple(part.prior.begin() for part in self.parts)
