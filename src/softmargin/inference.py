@@ -41,9 +41,9 @@ _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadr
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_BLOCKS, _PILOT_TOLERANCE = 8192, 8, 4, 1e-2
 #: They ascend in single precision unless more is asked for, and before the last step to so many times the tolerance.
 _LEAST_SINGLE_TOLERANCE, _BEFORE_THE_LAST = 1e-4, 3.0
-#: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and passes for all of them
-#: together, as a multiple of those of the first ascent.
-_SHORT_WAY, _WORTH_IT, _RECONSIDERING = 12, 0.05, 40
+#: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and how many such there may
+#: be: in all, and by the rows that they visit together.
+_SHORT_WAY, _WORTH_IT, _MOST_WAYS, _MOST_VISITS = 12, 0.05, 500, 5e6
 #: How far an ascent goes that is only a start.
 _ROUGH_TOLERANCE = 1e-4
 #: Passes for a start of the Gibbs sampler, which need not be at the optimum; turns to warm up, as a share of the draws.
@@ -174,25 +174,24 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
 
 
 def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
-    """The ascent, or the best that short ascents from its alternatives came to, one after the other."""
-    quiet, passes, at_most = monitor.silent(), 0, _RECONSIDERING * len(monitor.history)
-    tried_in_vain = True
-    while tried_in_vain and ascent.reason in ("converged", "passes", "stalled"):
-        tried_in_vain = False
+    """The ascent, or where short ascents from its alternatives, and from theirs, have come to."""
+    quiet, allowed = monitor.silent(), min(_MOST_WAYS, int(_MOST_VISITS / problem.table.n_rows / _SHORT_WAY))
+    while ascent.reason not in ("time", "interrupt"):
         point = ascent.point
         for other in problem.prior.alternatives(*point.image, point.belief):
-            if passes >= at_most or monitor.out_of_time:
+            if allowed == 0 or monitor.out_of_time:
                 return ascent
-            way = ascend(
-                problem, tol=_ROUGH_TOLERANCE, max_passes=_SHORT_WAY, monitor=quiet, start=point.image, before=other
-            )
-            passes += _SHORT_WAY
-            if way.reason in ("time", "interrupt"):
-                monitor.interrupted = way.reason == "interrupt"
+            settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": _SHORT_WAY, "monitor": quiet}
+            way = ascend(problem, **settings, start=point.image, before=other)
+            allowed -= 1
+            if way.reason == "interrupt":
+                monitor.interrupted = True
                 return ascent
-            if way.point.objective > ascent.point.objective + _WORTH_IT:
-                ascent, tried_in_vain = way, True
+            if way.point.objective > point.objective + _WORTH_IT:
+                ascent = way
                 break
+        else:
+            return ascent
     return ascent
 
 
