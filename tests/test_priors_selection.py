@@ -144,6 +144,18 @@ def test_of_useless_columns_the_worst_leave_first():
         assert np.flatnonzero(belief.hyper.fixed.included < 0.5).tolist() == list(range(n - 2 * turn, n))
 
 
+def test_of_columns_that_exclude_each_other_the_best_comes_first(rng):
+    """Whatever is asked first would be in and keep the others out."""
+    n = 6
+    prior = LaplaceZero(n, 0, 0.5)
+    hyper = prior.begin()._replace(included=np.full(n, 1e-12))
+    G, pull = np.full((n, n), 20.0) - 19.0 * np.eye(n), np.array([3.0, 3.5, 5.0, 4.0, 4.5, 2.0])
+    for _ in range(5):
+        order = rng.permutation(n)
+        found = prior.chosen(hyper, G, pull[order], np.ones((n, n)))
+        assert np.flatnonzero(found.included > 0.5).tolist() == np.flatnonzero(order == 2).tolist()
+
+
 @pytest.mark.parametrize("rho", [0.1, None])
 def test_the_order_of_columns_does_not_matter(rho, rng):
     n = 12

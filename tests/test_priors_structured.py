@@ -221,6 +221,23 @@ def test_draws_given_sums(twins, rng):
     naive.agrees(of_level @ scales, (3 + 9) * np.eye(2))
 
 
+def test_inclusion_variables_are_drawn_alike(twins, rng):
+    """Given the same weights and the same random numbers."""
+    if not isinstance(twins.arrow.fixed, LaplaceZero):
+        return
+    (G, h), (full, full_h) = twins.sums(rng, n_rows=12)
+    hyper, other_hyper = twins.arrow._begin(), twins.dense._begin()
+    for seed in range(20):
+        weights = rng.normal(size=36)
+        found, drawn = twins.arrow._rechosen(hyper, G, h, weights, np.random.default_rng(seed))
+        dense_weights = weights[np.argsort(twins.order)]
+        wanted, other = twins.dense._rechosen(other_hyper, full, full_h, dense_weights, np.random.default_rng(seed))
+        assert_allclose(found, wanted[twins.order], rtol=1e-8, atol=1e-10)
+        assert_allclose(drawn.fixed.included, other.fixed.included)
+        assert_allclose(found[:22], weights[:22])
+        assert_allclose(twins.arrow.seen_weights(found, drawn)[22:25], found[22:25] * drawn.fixed.included)
+
+
 def test_population_of_levels_and_parts(twins, rng):
     belief = twins.arrow.update(*twins.sums(rng)[0])
     levels, parts = twins.arrow.population(belief.hyper)
