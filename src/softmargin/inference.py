@@ -41,8 +41,8 @@ _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadr
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_BLOCKS, _PILOT_TOLERANCE = 8192, 8, 4, 1e-2
 #: They ascend in single precision unless more is asked for, and before the last step to so many times the tolerance.
 _LEAST_SINGLE_TOLERANCE, _BEFORE_THE_LAST = 1e-4, 3.0
-#: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and how many such there may
-#: be: in all, and by the rows that they visit together.
+#: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and how many there may be:
+#: in all, and by the rows that they visit together.
 _SHORT_WAY, _WORTH_IT, _MOST_WAYS, _MOST_VISITS = 12, 0.05, 500, 5e6
 #: How far an ascent goes that is only a start.
 _ROUGH_TOLERANCE = 1e-4
