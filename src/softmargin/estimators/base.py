@@ -53,8 +53,8 @@ class Data(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The rows and the prior of a model, the loss they are to meet, the kernels that were judged on the way, and what is
-    thought of columns that may have missing entries."""
+    """The rows and the prior of a model, the loss they are to meet, the kernels that were judged on the way, and what
+    is thought of columns whose entries may be missing."""
 
     rows: Any
     prior: Any

@@ -154,7 +154,7 @@ class FixedEffectsMixin:
         if before is not None and sums is not None:
             sums = combined(sums, 1 - self.forgetting, before)
         self._said = model, sums
-        if model is not None:
+        if model is not None and sums is not None:
             self._seen_belief = self._seen_belief._replace(hyper=model.updated(sums))
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
@@ -200,11 +200,11 @@ class FixedEffectsMixin:
         >>> import numpy as np
         >>> from softmargin import BayesianLinearSVC
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 2))
+        >>> X = rng.normal(size=(1000, 1)) + 0.3 * rng.normal(size=(1000, 2))
         >>> model = BayesianLinearSVC().fit(X, X[:, 0] > 0)
         >>> means, sds = model.impute([[2.0, np.nan]])
         >>> means.round(1), sds.round(1)
-        (array([[2., 2.]]), array([[0. , 0.1]]))
+        (array([[2. , 1.8]]), array([[0. , 0.4]]))
         """
         check_is_fitted(self)
         X, columns = dense(self._numbers(X)).astype(np.float64), self._columns

@@ -76,10 +76,11 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
 
     Columns that matter, and missing values:
 
+    >>> X = X[:, :6]
     >>> X[::3, 0] = np.nan
     >>> model = BayesianLinearSVC(prior="laplace-zero").fit(X, y)
-    >>> bool(model.score(X, y) > 0.95), model.inclusion_probability_.shape
-    (True, (30,))
+    >>> bool(model.score(X, y) > 0.9), model.inclusion_probability_.shape
+    (True, (6,))
     """
 
     _MISSING = True
