@@ -75,6 +75,10 @@ def test_expectations_and_divergence_of_a_covariance_equal_monte_carlo(of_group,
     assert of_group.divergence(hyper) > 0
 
 
+def test_one_begins_with_unit_precision(of_group):
+    assert_allclose(of_group.expected_precision(of_group.begin()), np.eye(of_group.size))
+
+
 def test_population_is_the_mean_covariance(of_group, rng):
     means, blocks = some_weights(of_group, rng, J=60)
     hyper = of_group.learned(means, blocks, of_group.begin())

@@ -12,7 +12,7 @@ from scipy.stats import bernoulli, beta, invgamma, invgauss
 import references_structured as naive
 from softmargin.gaussian import Belief, from_natural
 from softmargin.priors import LaplaceZero, Ridge, Structured
-from softmargin.priors.selection import Selection
+from softmargin.priors.selection import Selection, _two_sides
 from softmargin.priors.variance import InverseGamma
 
 CHOSEN = {
@@ -316,6 +316,15 @@ def test_columns_without_entries_are_drawn_from_their_prior(rng):
             v, drawn = fixed.rechosen(hyper, G, h, np.ones(2), rng)
             draws.append([drawn.included[1], abs(v[1])])
     naive.agrees(np.array(draws), [0.3, 0.5])
+
+
+@pytest.mark.parametrize("side", [0.2, 0.8])
+def test_tails_go_over_into_exponentials(side):
+    """Where data say next to nothing, near and far from where the formulas change."""
+    for place in (0.01, 0.5, 0.99):
+        near, far = (_two_sides(0.2, precision, 0.7).drawn(side, place) for precision in (1e-8, 1e-12))
+        assert_allclose(far, near, rtol=1e-6)
+        assert (near > 0) == (side < 0.5)
 
 
 def test_draws_of_scales_variance_and_share(rng):
