@@ -29,7 +29,7 @@ _SUREST = 1e-12
 #: Sweeps over the inclusion variables inside one update, or until none moves by more than this.
 _SWEEPS, _STILL = 10, 1e-6
 #: So many deviations below its mean a normal distribution's tail is exponential.
-_FAR = 1e5
+_FAR = 1e3
 #: One column in so many, at least one, leaves before the weights are found again.
 _LEAVE_AT_ONCE = 50
 
