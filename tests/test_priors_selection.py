@@ -322,8 +322,8 @@ def test_columns_without_entries_are_drawn_from_their_prior(rng):
 def test_tails_go_over_into_exponentials(side):
     """Where data say next to nothing, near and far from where the formulas change."""
     for place in (0.01, 0.5, 0.99):
-        near, far = (_two_sides(0.2, precision, 0.7).drawn(side, place) for precision in (2e-6, 1e-6))
-        assert_allclose(far, near, rtol=2e-5)
+        near, far = (_two_sides(0.2, precision, 0.7).drawn(side, place) for precision in (1e-5, 1e-7))
+        assert_allclose(far, near, rtol=1e-4)
         assert (near > 0) == (side < 0.5)
 
 
