@@ -1,11 +1,12 @@
 """Claim: the variables that variational selection takes from the spam table are those that Gibbs sampling takes.
 
 Section 4.4 of Luts and Ormerod (2014): 4,601 e-mails, 57 standardised columns, the Laplace-zero prior with
-``rho = .01``.  VB is their Algorithm 3, to 1e-10 of the bound; Gibbs their Appendix B, one chain of 50,000 turns and
-50,000 draws.  A variable is taken if its inclusion probability is above one half.  Bars are the darker the likelier
-the variable speaks for spam, as in their figure 3.
+``rho = .01``.  VB takes the exact hinge, as the model does by default; beside it, their Algorithm 3 (the augmented
+bound), both with the search for columns that this package adds.  Gibbs draws from the posterior of their Appendix B, one
+chain of 50,000 turns and 50,000 draws.  A variable is taken if its inclusion probability is above one half.  Bars are the
+darker the likelier the variable speaks for spam, as in their figure 3.
 
-Target: of the variables that either takes, both take at least 85 % (Jaccard's index).
+Target: of the variables that VB or Gibbs takes, both take at least 85 % (Jaccard's index).
 
     python benchmarks/luts_spam.py --data PATH [--quick]
 """
@@ -48,23 +49,28 @@ def selection(X: np.ndarray, y: np.ndarray, **settings: Any) -> Selection:
 
 def show(names: np.ndarray, found: dict[str, Selection]) -> None:
     """Variables that any method gives a tenth, from the most probable down, and those that the paper speaks of."""
-    vb, gibbs = found.values()
+    vb, gibbs = found["VB"], found["Gibbs"]
     order = np.lexsort([-vb.included, -gibbs.included])
-    shown = [k for k in order if max(vb.included[k], gibbs.included[k]) > 0.1 or names[k] in NAMED]
+    shown = [k for k in order if max(one.included[k] for one in found.values()) > 0.1 or names[k] in NAMED]
     rows = []
     for k in shown:
-        cells = (f"{part[k]:.3f}" for one in (vb, gibbs) for part in (one.included, one.positive))
+        cells = (f"{part[k]:.3f}" for one in found.values() for part in (one.included, one.positive))
         apart = (vb.included[k] > 0.5) != (gibbs.included[k] > 0.5)
         remark = ["taken by one only"] * int(apart) + ["named by the paper"] * (names[k] in NAMED)
         rows.append([names[k], *cells, ", ".join(remark)])
-    print_table(["variable", "VB", "positive", "Gibbs", "positive", "remark"], rows)
+    print_table(["variable", *(word for name in found for word in (name, "positive")), "remark"], rows)
+
+
+def jaccard(one: set[str], other: set[str]) -> float:
+    """How many of the variables that either takes both take."""
+    return round(len(one & other) / max(len(one | other), 1), 3)
 
 
 def draw(names: np.ndarray, found: dict[str, Selection]) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 6.5), dpi=100, layout="constrained")
-    for ax, (title, one) in zip(figure.subplots(2, 1, sharex=True), found.items(), strict=True):
+    figure = Figure(figsize=(12, 3.2 * len(found)), dpi=100, layout="constrained")
+    for ax, (title, one) in zip(figure.subplots(len(found), 1, sharex=True), found.items(), strict=True):
         shades = [str(1 - float(p)) for p in one.positive]
         ax.bar(range(len(names)), one.included, color=shades, edgecolor="black", linewidth=0.6)
         ax.axhline(0.5, color="C1", linewidth=0.8)
@@ -80,25 +86,26 @@ def main() -> None:
     rows = slice(None, None, 5 if args.quick else 1)
     X, y, names = standardised(data["X"][rows].astype(float)), data["y"][rows], data["feature_names"].astype(str)
     found = {
-        "VB": selection(X, y, loss="hinge-augmented", tol=1e-10, max_iter=5000, **VAGUE),
+        "VB": selection(X, y, **VAGUE),
+        "VB, augmented": selection(X, y, loss="hinge-augmented", max_iter=5000, **VAGUE),
         "Gibbs": selection(X, y, loss="hinge", **VAGUE, **(QUICK_CHAIN if args.quick else LONG_CHAIN)),
     }
     show(names, found)
     taken = {name: one.taken(names) for name, one in found.items()}
-    both, either = taken["VB"] & taken["Gibbs"], taken["VB"] | taken["Gibbs"]
-    for name, other in (("VB", "Gibbs"), ("Gibbs", "VB")):
+    both = taken["VB"] & taken["Gibbs"]
+    for name, other in (("VB", "Gibbs"), ("VB, augmented", "Gibbs"), ("Gibbs", "VB")):
         print(f"\ntaken by {name}: {len(taken[name])}, of these not by {other}: ", end="")
         print(", ".join(sorted(taken[name] - taken[other])) or "none", end="")
     print("\n" + "\n".join(f"seconds of {name}: {one.seconds:.1f}" for name, one in found.items()))
     print(f"\n{PAPER}\n")
     save_picture(draw(names, found), "luts_spam", args.quick)
-    jaccard = len(both) / max(len(either), 1)
+    jaccards = {name: jaccard(taken[name], taken["Gibbs"]) for name in ("VB", "VB, augmented")}
     value = {
-        "jaccard": round(jaccard, 3),
+        "jaccard": jaccards,
         "VB only": sorted(taken["VB"] - both),
         "Gibbs only": sorted(taken["Gibbs"] - both),
     }
-    report("luts_spam", value, {"jaccard": TARGET}, jaccard >= TARGET)
+    report("luts_spam", value, {"jaccard": {"VB": TARGET}}, jaccards["VB"] >= TARGET)
 
 
 if __name__ == "__main__":
