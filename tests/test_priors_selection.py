@@ -231,9 +231,9 @@ def test_odds_of_a_column_have_its_weight_integrated_out(rng):
 
 
 def test_a_column_that_was_dropped_is_the_first_to_be_asked_again(rng):
-    prior = Structured(LaplaceZero(3, 1, 0.3))
-    A = rng.normal(size=(50, 4))
-    G, h = A.T @ A, A.T @ (A @ [2.0, 0, 0, 0.5] + rng.normal(size=50))
+    prior = Structured(LaplaceZero(3, 1, 0.02))
+    A = rng.normal(size=(200, 4))
+    G, h = A.T @ A, A.T @ (A @ [2.0, 0, 0, 0.5] + rng.normal(size=200))
     belief = settled_at(prior, G, h)
     assert belief.hyper.fixed.included[0] > 0.99
     assert np.all(belief.hyper.fixed.included[1:] < 0.5)

@@ -238,6 +238,21 @@ def test_inclusion_variables_are_drawn_alike(twins, rng):
         assert_allclose(twins.arrow.seen_weights(found, drawn)[22:25], found[22:25] * drawn.fixed.included)
 
 
+def test_alternatives_are_alike(twins, rng):
+    (G, h), (full, full_h) = twins.sums(rng)
+    one, other = twins.arrow.update(G, h), twins.dense.update(full, full_h)
+    found, wanted = twins.arrow.alternatives(G, h, one), twins.dense.alternatives(full, full_h, other)
+    assert len(found) == len(wanted)
+    assert bool(found) == isinstance(twins.arrow.fixed, LaplaceZero)
+    for belief, same in zip(found, wanted, strict=True):
+        assert_allclose(belief.hyper.fixed.included, same.hyper.fixed.included, atol=1e-8)
+    beside = Imputing(twins.arrow, COLUMNS, 30.0)
+    belief = beside.update((G, column_sums(rng)), h)
+    for got, belief_alone in zip(beside.alternatives((G, None), h, belief), found, strict=True):
+        assert_allclose(got.hyper.weights.fixed.included, belief_alone.hyper.fixed.included, atol=1e-8)
+        assert got.hyper.columns is belief.hyper.columns
+
+
 def test_population_of_levels_and_parts(twins, rng):
     belief = twins.arrow.update(*twins.sums(rng)[0])
     levels, parts = twins.arrow.population(belief.hyper)
