@@ -27,7 +27,7 @@ from .variance import InverseGamma, kl_inverse_gamma
 #: Inclusion probabilities stay this far from 0 and 1, where their logarithms end.
 _SUREST = 1e-12
 #: Sweeps over the inclusion variables inside one update, or until none moves by more than this.
-_SWEEPS, _STILL = 10, 1e-6
+_SWEEPS, _STILL = 10, 1e-10
 #: So many deviations below its mean a normal distribution's tail is exponential.
 _FAR = 1e3
 #: One column in so many, at least one, leaves before the weights are found again.
@@ -117,12 +117,13 @@ class LaplaceZero(NamedTuple):
         logits = alone - coupling @ included
         leaving = np.flatnonzero((included > 0.5) & (logits < 0))
         stay = leaving[np.argsort(logits[leaving], kind="stable")][-(-n // _LEAVE_AT_ONCE) :]
-        free = np.setdiff1d(np.arange(n), stay)
+        free = np.isin(np.arange(n), stay, invert=True)
         for _ in range(_SWEEPS):
-            before = included.copy()
-            for k in free[np.argsort(-(alone - coupling @ included)[free], kind="stable")]:
-                included[k] = np.clip(expit(alone[k] - coupling[k] @ included), _SUREST, 1 - _SUREST)
-            if np.all(np.abs(included - before) <= _STILL):
+            logits = alone - coupling @ included
+            moving = np.flatnonzero(free & (np.abs(expit(logits) - included) > _STILL))
+            for k in moving[np.argsort(-logits[moving], kind="stable")]:
+                included[k] = min(max(expit(alone[k] - coupling[k] @ included), _SUREST), 1 - _SUREST)
+            if len(moving) == 0:
                 break
         return hyper._replace(included=included)
 

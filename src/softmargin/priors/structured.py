@@ -81,11 +81,12 @@ class Structured(NamedTuple):
     def update(self, G: Any, h: Array, belief: Any = None) -> Any:
         """Weights and all else by turns, leaping where that is known to end nearer."""
         hyper = self._begin() if belief is None else belief.hyper
-        for _ in range(_INNER_UPDATES + self._n_chosen):
+        for turn in range(_INNER_UPDATES + self._n_chosen):
             weights = self.given(G, h, hyper)
             moments = self._moments(weights)
             before, hyper = hyper, self._chosen(self._learned(moments, hyper, leap=True), G, h, weights, moments)
-            if self._close(before, hyper):
+            # Only where columns come and go is it worth more turns than a few.
+            if self._close(before, hyper) or (turn + 1 >= _INNER_UPDATES and self._same_columns(before, hyper)):
                 break
         weights = self.given(G, h, hyper)
         return weights._replace(hyper=self._learned(self._moments(weights), hyper))
@@ -294,6 +295,11 @@ class Structured(NamedTuple):
         weights = weights.copy()
         weights[core], fixed = self.fixed.rechosen(hyper.fixed, G_core, pull, weights[core], rng)
         return weights, hyper._replace(fixed=fixed)
+
+    def _same_columns(self, before: Inferred, after: Inferred) -> bool:
+        if not isinstance(self.fixed, LaplaceZero):
+            return True
+        return bool(np.array_equal(before.fixed.included > 0.5, after.fixed.included > 0.5))
 
     def _close(self, before: Inferred, after: Inferred) -> bool:
         """Whether one more turn would hardly change anything."""
