@@ -22,7 +22,7 @@ from .base import Found
 PRIORS = ("ridge", "ard", "laplace-zero")
 #: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
 _PUBLISHED = (0.01, 0.01)
-_VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": _PUBLISHED}
+_VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": (2.0, 0.2)}
 #: Prior variance of the intercept, in effect flat (Luts 2014).
 _INTERCEPT_VARIANCE = 1e8
 #: Tables of more columns do not learn what these say of each other unless entries are missing.
@@ -69,7 +69,7 @@ def fixed_effects(model: Any, X: Any, weight: np.ndarray, intercept: bool) -> Fi
 def _prior(model: Any, n_columns: int, intercept: bool) -> Ridge | VarianceComponents | LaplaceZero:
     loose = 1 / _INTERCEPT_VARIANCE
     if isinstance(model.prior, str):
-        published = model.loss == "hinge-augmented" and model.prior == "ridge"
+        published = model.loss == "hinge-augmented" and model.prior != "ard"
         shape, rate = _PUBLISHED if published else _VARIANCE_PRIORS[model.prior]
         shape = shape if model.shape is None else model.shape
         rate = rate if model.rate is None else model.rate

@@ -37,10 +37,10 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         a coefficient is zero, or from a Laplace distribution whose variance is inferred.
     shape, rate : float, optional
         Of the inverse gamma prior of an inferred variance.  By default 5 and 1 (``"ridge"``) or 2 and 0.2
-        (``"ard"``), a variance of about a fifth in units of the columns' spread; for the models of Luts and Ormerod
-        (``"laplace-zero"``, and ``"ridge"`` with ``loss="hinge-augmented"``) the 0.01 and 0.01 of their paper.  With a
-        prior as vague as theirs the exact losses let the variance of a table that a plane separates grow almost without
-        end.
+        (``"ard"``, ``"laplace-zero"``), a variance of about a fifth in units of the columns' spread; for the models of
+        Luts and Ormerod (``"ridge"`` and ``"laplace-zero"`` with ``loss="hinge-augmented"``) the 0.01 and 0.01 of their
+        paper.  With a prior as vague as theirs the exact losses let the variance of a table that a plane separates grow
+        almost without end.
     rho : float or "learned"
         With ``prior="laplace-zero"``: the share of columns expected to matter.
     fit_intercept : bool

@@ -25,6 +25,8 @@ from ..imputation import Imputation
 from ..likelihoods import Likelihood
 from .features import Latent, View
 
+#: Of all pairs of columns, one in so many may be missing from a row without blocks becoming too large.
+_PAIRS_MISSING = 8
 #: Turns between sites and entries of a block: from where they were in the last pass, and from nowhere.
 _TURNS, _FIRST_TURNS = 2, 6
 
@@ -65,7 +67,8 @@ class IncompleteRows(NamedTuple):
 
     @property
     def width(self) -> int:
-        return self.rows.width
+        """With room for a matrix of the entries that may be missing from a row."""
+        return self.rows.width + self.n_columns**2 // _PAIRS_MISSING
 
     @property
     def least_rows(self) -> int:
