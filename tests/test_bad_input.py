@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from softmargin import BayesianLinearSVC, BayesianSVC
+from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.kernels import RBF, White
 
-every_classifier = pytest.mark.parametrize("classifier", [BayesianSVC, BayesianLinearSVC])
+CLASSIFIERS = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS)
 
 
 @pytest.fixture
@@ -28,8 +30,11 @@ def checked(model, X, y, **fit):
     return model
 
 
-@every_classifier
-@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")])
+@pytest.mark.parametrize(
+    ("classifier", "value", "word"),
+    [(BayesianSVC, np.nan, "NaN")]
+    + [(classifier, value, "infinity") for classifier in CLASSIFIERS for value in (np.inf, -np.inf)],
+)
 def test_missing_and_infinite_values_are_named_by_column(classifier, value, word, table):
     X, y = table
     X[5, 1] = value
@@ -93,7 +98,7 @@ def test_weights_that_mean_nothing_are_refused(classifier, weight, message, tabl
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"loss": "hnge"}, "loss must be one of 'hinge', 'hinge-augmented'.*got 'hnge'"),
+        ({"loss": "hnge"}, "loss must be one of 'auto', 'hinge', 'hinge-augmented'.*got 'hnge'"),
         ({"link": None}, "link must be one of 'loo', 'probit', 'logistic', got None"),
         ({"tol": -1}, "tol must be a number >= 0, got -1"),
         ({"tol": "small"}, "tol must be a number >= 0, got 'small'"),
@@ -108,7 +113,7 @@ def test_weights_that_mean_nothing_are_refused(classifier, weight, message, tabl
     ],
 )
 def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, parameters, message, table):
-    if classifier is BayesianLinearSVC and "random_state" in parameters:
+    if classifier is not BayesianSVC and "random_state" in parameters:
         parameters, message = {"rate": -1}, "rate must be a positive number"
     with pytest.raises(ValueError, match=message):
         classifier(**parameters).fit(*table)
@@ -121,7 +126,11 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
         ({"kernel": RBF((1.0, 2.0))}, "2 length-scales, but the data has 3 columns"),
         ({"kernel": White(1.0)}, "does not give the inducing points a positive definite covariance"),
         ({"inference": "vb"}, "inference must be one of 'auto', 'cavi', 'svi', 'gibbs', 'ecm', 'batch', got 'vb'"),
-        ({"inference": "gibbs", "loss": "logistic"}, "inference='gibbs' rests on the hinge's augmentation"),
+        ({"inference": "gibbs", "loss": "probit"}, "inference='gibbs' rests on an augmentation, which loss='probit'"),
+        ({"inference": "ecm", "loss": "logistic"}, "inference='ecm' rests on an augmentation, which loss='logistic'"),
+        ({"n_chains": 0}, "n_chains must be an integer >= 1, got 0"),
+        ({"warm_up": -1}, "warm_up must be an integer >= 1 or 'auto', got -1"),
+        ({"thin": 0}, "thin must be an integer >= 1, got 0"),
         ({"tune": "grid"}, "tune must be one of 'logistic', 'bound', 'bound-steps', 'loo', None, got 'grid'"),
         ({"tune": "bound", "loss": "logistic-taylor"}, "has no bound to tune by"),
         ({"batch_size": 0}, "batch_size must be an integer >= 1 or 'auto', got 0"),
@@ -192,3 +201,19 @@ def test_random_small_tables_never_give_nan(classifier, data):
     y = np.array([0, 1, *data.draw(st.lists(st.integers(0, 1), min_size=n - 2, max_size=n - 2))])
     weight = np.array(data.draw(st.lists(st.sampled_from([1.0, 2.0, 0.1]), min_size=n, max_size=n)))
     checked(classifier(max_time=1.0, max_iter=10_000), X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [BayesianLinearSVC(), BayesianLinearSVC(prior="laplace-zero"), BayesianMixedSVC(groups=0, prior="laplace-zero")],
+    ids=["ridge", "laplace-zero", "groups"],
+)
+@given(data=st.data())
+def test_random_small_tables_with_gaps_never_give_nan(model, data):
+    n, d = data.draw(st.integers(2, 12)), data.draw(st.integers(1, 3))
+    numbers = st.sampled_from([0.0, 1.0, -1.0, 1e-9, 1e9, np.nan, np.nan]) | st.floats(-1e3, 1e3)
+    X = np.array(data.draw(st.lists(st.lists(numbers, min_size=d, max_size=d), min_size=n, max_size=n)))
+    X[0] = np.nan_to_num(X[0])  # no column without entries
+    groups = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), dtype=float)
+    y = np.array([0, 1, *data.draw(st.lists(st.integers(0, 1), min_size=n - 2, max_size=n - 2))])
+    checked(clone(model).set_params(max_time=0.5, max_iter=10_000), np.column_stack([groups, X]), y)

@@ -98,7 +98,7 @@ def test_published_model_is_reproduced(table):
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        ("lasso", "'ridge', 'ard', got 'lasso'"),
+        ("lasso", "'ridge', 'ard', 'laplace-zero', got 'lasso'"),
         (-1.0, "positive and finite, got -1.0"),
         ([1.0, 2.0], r"shape \(5, 5\)"),
         (-np.eye(5), "symmetric and positive definite"),

@@ -107,7 +107,7 @@ def test_columns_without_any_entry_are_named(frame):
         BayesianMixedSVC("ill ~ age + dose").fit(empty)
     with pytest.raises(ValueError, match="column 'dose' has no observed value"):
         BayesianMixedSVC(groups="clinic").fit(empty.drop(columns="ill"), frame["ill"])
-    with pytest.raises(ValueError, match="column 'x1' has no observed value"):
+    with pytest.raises(ValueError, match="column 1 has no observed value"):
         BayesianMixedSVC().fit(empty[["age", "dose"]].to_numpy(), frame["ill"])
 
 

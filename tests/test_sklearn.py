@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from softmargin import BayesianLinearSVC, BayesianSVC
+from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 
 ESTIMATORS = [
     BayesianSVC(),
@@ -14,6 +14,9 @@ ESTIMATORS = [
     BayesianLinearSVC(loss="hinge-augmented"),
     BayesianLinearSVC(loss="logistic", prior=1.0),
     BayesianLinearSVC(prior="ard", fit_intercept=False),
+    BayesianMixedSVC(),
+    BayesianMixedSVC(loss="logistic", prior="laplace-zero"),
+    BayesianMixedSVC(prior="ard", fit_intercept=False),
 ]
 
 

@@ -210,7 +210,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         X = data.X[:, :n_fixed]
         missing = has_missing(X)
         if missing:
-            refuse_empty_columns(X, self._fixed_names(n_fixed))
+            refuse_empty_columns(X, getattr(self, "feature_names_in_", None) if design is None else design.fixed_names)
         fixed, prior, columns = fixed_effects(self, X, data.weight, intercept)
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
         if rows.layout.n_core > _MOST_DENSE:
