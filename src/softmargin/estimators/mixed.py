@@ -81,6 +81,14 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     >>> model = BayesianMixedSVC(groups=1).fit(np.column_stack([x, group]), y)
     >>> model.variance_components_["x1"].shape, bool(model.coef_[0, 0] > 0)
     ((1, 1), True)
+
+    The same by a formula:
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"x": x, "group": group, "y": y})
+    >>> model = BayesianMixedSVC("y ~ x + (1 | group)").fit(frame)
+    >>> model.effect_names_, bool(model.score(frame) > 0.75)
+    ({'group': ('Intercept',)}, True)
     """
 
     _INFERENCES = ("auto", "cavi", "gibbs")
