@@ -44,6 +44,7 @@ from .links import Link, LogisticLink, fit_logistic_link
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .priors import Prior
+from .rows import ReducedRows
 from .sampling import scattered
 from .steps import Ascent, Natural, ascend
 
@@ -99,7 +100,7 @@ class Stream(NamedTuple):
 
 def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
     """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
-    if not problem.prior.is_plain:
+    if not problem.prior.is_plain or isinstance(problem.rows, ReducedRows):
         return None
     some, _ = thinned(problem, problem.table.weight)
     point = ascent.point

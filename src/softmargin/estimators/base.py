@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
+from ..diagnostics import to_arviz
 from ..engine import Problem
 from ..imputation import ColumnModel
 from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
@@ -38,18 +39,23 @@ from ..validation import (
     signs_of,
     two_classes,
 )
+from .posterior import named_draws
 
 LINKS = ("loo", "probit", "logistic")
 
 
 class Data(NamedTuple):
-    """What a fit is given, checked: labels are -1 and +1, and ``unit`` is the weight of one copy of each row."""
+    """What a fit is given, checked: labels are -1 and +1, and ``unit`` is the weight of one copy of each row.
+
+    ``whole`` says that no other rows will follow.
+    """
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
     unit: np.ndarray
     classes: np.ndarray
+    whole: bool = True
 
 
 class Parts(NamedTuple):
@@ -292,6 +298,18 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         draws = np.column_stack([part.at(u) for part, u in zip(filled, weights, strict=True)])
         root = rows.leftover_root(X)
         return draws if root is None else draws + root @ rng.standard_normal((root.shape[1], n_samples))
+
+    def to_arviz(self) -> Any:
+        """The draws of ``inference="gibbs"`` by their names and in the user's units, as ArviZ keeps them.
+
+        An InferenceData, or from ArviZ 1.0 on a DataTree.  Needs ``pip install "softmargin[arviz]"``.
+        """
+        check_is_fitted(self)
+        if self.draws_ is None:
+            raise ValueError("There are no draws to export: fit with inference='gibbs'.")
+        named = named_draws(self)
+        likelihood = {"lp": self.draws_.log_likelihood}
+        return to_arviz(named.draws, dims=named.dims, coords=named.coords, sample_stats=likelihood)
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
         if self.draws_ is None:

@@ -15,7 +15,7 @@ from ..chunks import dense
 from ..columns import describe
 from ..imputation import ColumnModel, Imputation, column_sums
 from ..priors import Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
-from ..rows import GroupedRows, IncompleteRows, LinearRows
+from ..rows import GroupedRows, IncompleteRows, LinearRows, ReducedRows
 from ..validation import has_missing, inclusion_share, one_of, positive_number
 from .base import Found
 
@@ -104,6 +104,16 @@ def coefficients(rows: LinearRows, mean: np.ndarray, covariance: np.ndarray) -> 
     return Coefficients(coef[None, :], std[None, :], np.atleast_1d(intercept), np.atleast_1d(of_intercept))
 
 
+def coefficients_of_many(rows: ReducedRows, mean: np.ndarray, covariance: np.ndarray) -> Coefficients:
+    """The same for more columns than rows, of which not all pairs are looked at."""
+    columns = rows.columns
+    weights, variances = rows.weights_of_columns(mean, covariance)
+    shift = np.append(-columns.center / columns.scale, np.ones(int(columns.intercept)))
+    intercept, variance = rows.moments_in(mean, covariance, shift)
+    std = np.sqrt(variances) / columns.scale
+    return Coefficients((weights / columns.scale)[None], std[None], np.array([intercept]), np.sqrt([variance]))
+
+
 class FixedEffectsMixin:
     """Coefficients of columns, what was chosen of them, and what they say of each other."""
 
@@ -118,8 +128,11 @@ class FixedEffectsMixin:
     def _keep_fixed(self, found: Found, hyper: Any) -> None:
         """Stores what was found of the fixed effects; ``hyper`` is what their prior inferred."""
         columns, seen = self._columns, self._seen_belief
-        n = columns.n_weights
-        of_columns = coefficients(columns, seen.core_mean[:n], seen.core_covariance[:n, :n])
+        if isinstance(self.rows_, ReducedRows):
+            of_columns = coefficients_of_many(self.rows_, seen.mean, seen.covariance)
+        else:
+            n = columns.n_weights
+            of_columns = coefficients(columns, seen.core_mean[:n], seen.core_covariance[:n, :n])
         self.coef_, self.coef_std_, self.intercept_, self.intercept_std_ = of_columns
         if not isinstance(self.rows_, IncompleteRows):
             self._foretell(found)
@@ -169,6 +182,8 @@ class FixedEffectsMixin:
     @property
     def _columns(self) -> LinearRows:
         rows = self.rows_.rows if isinstance(self.rows_, IncompleteRows) else self.rows_
+        if isinstance(rows, ReducedRows):
+            return rows.columns
         return rows.fixed if isinstance(rows, GroupedRows) else rows
 
     def _rows_for(self, missing: bool) -> Any:

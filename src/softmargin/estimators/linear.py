@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..chunks import dense
 from ..monitor import Monitor
 from ..priors import Imputing, Known, LaplaceZero, Structured
 from ..rows import IncompleteRows
@@ -13,6 +14,7 @@ from ..validation import has_missing, refuse_empty_columns
 from .base import Data, Found, Parts
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
 from .partial import StreamingClassifier
+from .wide import is_wide, reduced, with_variance
 
 
 class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
@@ -147,12 +149,14 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         rows, prior, columns = fixed_effects(self, data.X, data.weight, bool(self.fit_intercept))
         prior = Structured(prior) if isinstance(prior, LaplaceZero) else prior
         loss = self._loss_for(gaussian=not missing)
+        if is_wide(self, data):
+            return Parts(*reduced(rows, prior, dense(data.X)), loss, columns=columns)
         if not missing:
             return Parts(rows, prior, loss, columns=columns)
         imputing = Imputing(prior, columns, float(data.weight.sum()))
         return Parts(IncompleteRows(rows, data.X.shape[1]), imputing, loss)
 
     def _keep(self, found: Found) -> None:
-        super()._keep(found)
+        super()._keep(with_variance(found, self.prior))
         hyper = self.belief_.hyper
         self._keep_fixed(found, hyper.weights if isinstance(hyper, Known) else hyper)

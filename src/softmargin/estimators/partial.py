@@ -12,6 +12,7 @@ from ..inference import Inferred
 from ..likelihoods import LOSSES
 from ..monitor import Monitor
 from ..priors import Prior
+from ..rows import ReducedRows
 from ..streaming import Stream, absorb
 from ..validation import declared_classes, has_missing, share
 from .base import BayesianClassifier, Found, Parts
@@ -77,6 +78,7 @@ class StreamingClassifier(BayesianClassifier):
         data = self._check_data(X, y, sample_weight, known, first=stream is None)
         if len(data.y) == 0:
             return None
+        data = data._replace(whole=False)
         jobs = n_threads(self.n_jobs)
         with one_blas_thread:
             if stream is None:
@@ -115,6 +117,11 @@ class StreamingClassifier(BayesianClassifier):
             )
 
     def _refuse_stream(self, prior: Prior, missing: bool = False) -> None:
+        if isinstance(getattr(self, "rows_", None), ReducedRows) and getattr(self, "_stream", None) is None:
+            raise ValueError(
+                "The table of the fit had more columns than rows and was reduced to the directions of its rows, in "
+                "which others do not lie; begin with partial_fit, or fit all rows together."
+            )
         if missing or not prior.is_plain:
             raise ValueError(
                 "partial_fit keeps one Gaussian of the past, which is not all there is to know where variables are "

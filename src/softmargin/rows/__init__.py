@@ -9,6 +9,7 @@ from .grouped import Factor, GroupedRows
 from .incomplete import IncompleteFeatures, IncompleteRows
 from .inducing import InducingRows
 from .linear import LinearRows
+from .reduced import ReducedRows
 
 __all__ = [
     "Factor",
@@ -20,6 +21,7 @@ __all__ = [
     "Latent",
     "LiftedView",
     "LinearRows",
+    "ReducedRows",
     "Rows",
     "View",
 ]

@@ -1,0 +1,42 @@
+"""Tables with more columns than rows, under a prior that has no direction of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..priors import Ridge, VarianceComponents
+from ..rows import LinearRows, ReducedRows
+from ..validation import has_missing
+from .base import Data, Found
+
+#: Fewer columns are not worth the detour.
+_FEWEST_COLUMNS = 500
+
+
+def is_wide(model: Any, data: Data) -> bool:
+    """Whether the directions of the rows are fewer than the columns, and all that the model needs."""
+    n_rows, n_columns = data.X.shape
+    one_variance = model.prior == "ridge" if isinstance(model.prior, str) else np.ndim(model.prior) == 0
+    return data.whole and one_variance and n_columns > max(n_rows, _FEWEST_COLUMNS) and not has_missing(data.X)
+
+
+def reduced(rows: LinearRows, prior: Any, X: np.ndarray) -> tuple[ReducedRows, Ridge | VarianceComponents]:
+    """Rows and prior in the directions of the rows."""
+    few = ReducedRows.of(rows, X)
+    n = few.basis.shape[1]
+    kept = [*range(n), *([len(rows.scale)] if rows.intercept else [])]
+    if isinstance(prior, VarianceComponents):
+        return few, prior._replace(group=prior.group[kept])
+    return few, Ridge(prior.precision[kept])
+
+
+def with_variance(found: Found, given: Any) -> Found:
+    """The same, its rows told how much the directions vary that no row has."""
+    rows, hyper = found.problem.rows, found.inferred.ascent.point.belief.hyper
+    if not isinstance(rows, ReducedRows):
+        return found
+    variance = float(given) if hyper is None else float(1 / hyper.mean_precision[0])
+    return found._replace(problem=replace(found.problem, rows=rows._replace(variance=variance)))
