@@ -47,7 +47,7 @@ def test_divergence_of_selected_weights_equals_monte_carlo(chosen, rng):
     share = np.full(n, chosen.rho)
     if chosen.rho is None:
         share = rng.beta(*hyper.odds, size=n)
-        ratio += beta.logpdf(share, *hyper.odds)
+        ratio += beta.logpdf(share, *hyper.odds) - beta.logpdf(share, 1, 3)
     precision = np.hstack([b / sigma2[:, None], np.full((n, chosen.n_loose), chosen.loose)])
     ratio -= 0.5 * np.sum(np.log(precision / (2 * np.pi)) - precision * u**2, axis=1)
     ratio -= np.sum(invgamma.logpdf(b, 1, scale=0.5), axis=1) + invgamma.logpdf(sigma2, 2.0, scale=1.5)
@@ -209,7 +209,7 @@ def test_what_is_learned_of_selected_weights_is_the_best(chosen, rng):
                     log_odds = naive.mean_log_beta(odds)
                     assert value(last._replace(odds=odds, log_odds=log_odds)) < value(last)
     if chosen.rho is None:
-        assert_allclose(after.odds, [1 + before.included.sum(), 1 + (1 - before.included).sum()])
+        assert_allclose(after.odds, [1 + before.included.sum(), 3 + (1 - before.included).sum()])
     else:
         assert_allclose(after.log_odds, [np.log(chosen.rho), np.log(1 - chosen.rho)])
 
@@ -340,6 +340,6 @@ def test_draws_of_scales_variance_and_share(rng):
     naive.agrees(precision * (1.5 + 0.5 * b @ v**2), 2.0 + 3 / 2)
     share = np.exp([draw.log_odds[0] for draw in draws])
     assert_allclose(share + np.exp([draw.log_odds[1] for draw in draws]), 1)
-    naive.agrees(np.column_stack([share, share**2]), [3 / 5, 3 * 4 / (5 * 6)])  # Beta(3, 2)
+    naive.agrees(np.column_stack([share, share**2]), [3 / 7, 3 * 4 / (7 * 8)])  # Beta(3, 4)
     known = LaplaceZero(3, 1, 0.2).redrawn(weights, before, rng)
     assert_allclose(np.exp(known.log_odds), [0.2, 0.8])

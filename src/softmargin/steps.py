@@ -247,7 +247,7 @@ class _Climb:
         self.recent = [start]
         self.rate, self.calm, self.to_come = 1.0, 0, float("inf")
         self._memory, self._near, self._gain = memory, near, float("inf")
-        self._plain_steps_due, self._penance, self._was_rejected = 0, 1, False
+        self._plain_steps_due, self._penance = 0, 1
 
     @property
     def may_extrapolate(self) -> bool:
@@ -259,14 +259,13 @@ class _Climb:
         # A gain is in proportion to the length of its step; the squared way of a mean to the square of it.
         self.to_come = _still_to_come(gain, self._gain, self.rate if ascending else self.rate**2)
         if ascending or gain < self._gain:
-            # Twice the step that has just been too long would be too long again: one more of this length first.
-            self.rate = self.rate if self._was_rejected else min(1.0, 2 * self.rate)
+            self.rate = min(1.0, 2 * self.rate)
         else:
             self.rate = max(0.1, self.rate / 2)
         self.point, self._gain = candidate, gain
         self.best = max(self.best, candidate, key=lambda point: point.objective)
         self.recent = [*self.recent, candidate][-(self._memory + 1) :]
-        self._plain_steps_due, self._was_rejected = max(0, self._plain_steps_due - 1), False
+        self._plain_steps_due = max(0, self._plain_steps_due - 1)
         if extrapolated:
             self._penance = 1
 
@@ -275,7 +274,7 @@ class _Climb:
         if extrapolated:  # each time in a row it takes twice as many plain steps to try again
             self._plain_steps_due, self._penance = self._penance, min(2 * self._penance, _MOST_PENANCE)
         else:
-            self.rate, self._near, self._was_rejected = self.rate / 2, np.inf, True
+            self.rate, self._near = self.rate / 2, np.inf
 
 
 def _still_to_come(gain: float, before: float, share: float) -> float:

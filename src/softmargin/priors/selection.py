@@ -3,7 +3,8 @@ r"""Variable selection: coefficients :math:`\gamma_k v_k` that are zero or Lapla
 .. math:: v_k \mid b_k, \sigma^2 \sim N(0, \sigma^2 / b_k), \quad b_k \sim IG(1, 1/2), \quad
           \gamma_k \sim \mathrm{Bernoulli}(\rho), \quad \sigma^2 \sim IG(A, B),
 
-with :math:`\rho` fixed, or :math:`\rho \sim Beta(1, 1)`.
+with :math:`\rho` fixed, or :math:`\rho \sim Beta(1, d)` for ``d`` columns: about one is expected to matter, however
+many there are.
 
 The belief is :math:`q(v)\, q(\sigma^2)\, q(\rho) \prod_k q(b_k)\, q(\gamma_k)`: with :math:`\Omega = E\, v v^T` and
 :math:`\tau = E\, \sigma^{-2}`, :math:`q(b_k)` is inverse Gaussian of mean :math:`(\tau \Omega_{kk})^{-1/2}` and
@@ -63,7 +64,8 @@ class LaplaceZero(NamedTuple):
     def begin(self) -> Selection:
         """Everything is in: what does not matter is easier to drop than what was dropped is to find again."""
         one, included = np.ones(1), np.full(self.n_columns, 1 - _SUREST)
-        return Selection(included, np.ones(self.n_columns), InverseGamma(one, one), *self._odds(included))
+        odds, log_odds = self._odds(np.empty(0))
+        return Selection(included, np.ones(self.n_columns), InverseGamma(one, one), odds, log_odds)
 
     def expected_precision(self, hyper: Selection) -> np.ndarray:
         of_columns = hyper.variance.mean_precision * hyper.b
@@ -87,7 +89,10 @@ class LaplaceZero(NamedTuple):
         of_inclusion = np.sum(xlogy(p, p) + xlog1py(1 - p, -p) - p * log_in - (1 - p) * log_out)
         of_b = np.sum(0.5 / hyper.b) + self.n_columns * (np.log(2) - 0.5 * np.log(2 * np.pi))
         return float(
-            of_inclusion + of_b + kl_inverse_gamma(hyper.variance, self.shape, self.rate) + _kl_beta(hyper.odds)
+            of_inclusion
+            + of_b
+            + kl_inverse_gamma(hyper.variance, self.shape, self.rate)
+            + _kl_beta(hyper.odds, self._prior_odds)
         )
 
     def learned(self, mean: np.ndarray, variances: np.ndarray, before: Selection, leap: bool = False) -> Selection:
@@ -96,8 +101,13 @@ class LaplaceZero(NamedTuple):
         b = 1 / np.sqrt(before.variance.mean_precision * np.maximum(second, 1e-300))
         shape = np.full(1, self.shape + self.n_columns / 2)
         variance = InverseGamma(shape, np.atleast_1d(self.rate + 0.5 * (b @ second)))
+        after = before._replace(b=b, variance=variance)
+        if (
+            leap or self.held
+        ):  # columns first go and come: if all were in, a share that is learned would keep them there
+            return after
         odds, log_odds = self._odds(before.included)
-        return before._replace(b=b, variance=variance, odds=odds, log_odds=log_odds)
+        return after._replace(odds=odds, log_odds=log_odds)
 
     def chosen(self, hyper: Selection, G: np.ndarray, pull: np.ndarray, second: np.ndarray) -> Selection:
         r"""The inclusion probabilities given the weights, one after the other, until none would change.
@@ -179,18 +189,23 @@ class LaplaceZero(NamedTuple):
                 residual -= G[:, k] * (included[k] * v[k] - was)
         return v, hyper._replace(included=included)
 
+    @property
+    def _prior_odds(self) -> np.ndarray:
+        return np.array([1.0, max(self.n_columns, 1)])
+
     def _odds(self, included: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.rho is not None:
             return np.zeros(2), np.array([np.log(self.rho), np.log1p(-self.rho)])
-        odds = 1 + np.array([included.sum(), (1 - included).sum()])
+        odds = self._prior_odds + np.array([included.sum(), (1 - included).sum()])
         return odds, digamma(odds) - digamma(odds.sum())
 
 
-def _kl_beta(odds: np.ndarray) -> float:
-    """The divergence of a beta from the uniform distribution; nothing for what is fixed."""
+def _kl_beta(odds: np.ndarray, prior: np.ndarray) -> float:
+    """The divergence of a beta from another; nothing for what is fixed."""
     if not odds.any():
         return 0.0
-    return float((odds - 1) @ (digamma(odds) - digamma(odds.sum())) - betaln(*odds))
+    digammas = digamma(odds) - digamma(odds.sum())
+    return float(betaln(*prior) - betaln(*odds) + (odds - prior) @ digammas)
 
 
 class _Sides(NamedTuple):
