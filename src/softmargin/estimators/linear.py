@@ -44,8 +44,9 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         paper.  With a prior as vague as theirs the exact losses let the variance of a table that a plane separates grow
         almost without end.
     rho : float or "learned"
-        With ``prior="laplace-zero"``: the share of columns expected to matter.  Learned, it has a prior under which about
-        one does, however many there are.  The hinge is generous to columns: choose a small share, or the logistic loss.
+        With ``prior="laplace-zero"``: the share of columns expected to matter.  Learned, it has a prior under which
+        about one does, however many there are.  The hinge is generous to columns: choose a small share, or the
+        logistic loss.
     fit_intercept : bool
         Whether to add an intercept, unpenalised.
     standardize : bool
