@@ -20,8 +20,8 @@ from .designed import DesignedClassifier
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
-#: Shape and rate of the inverse gamma of a single variance (Luts 2014), and the scale of the inverse Wishart of several:
-#: with as little as a hundredth it would hold the covariance of a few groups at nothing.
+#: Shape and rate of the inverse gamma of a single variance (Luts 2014), and the scale of the inverse Wishart of
+#: several: with as little as a hundredth it would hold the covariance of a few groups at nothing.
 _SHAPE, _RATE, _SCALE = 0.01, 0.01, 0.2
 #: Most weights of crossed factors and splines: their covariances are kept densely.
 _MOST_DENSE = 12_000
