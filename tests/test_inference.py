@@ -171,17 +171,10 @@ def test_single_precision_changes_the_way_and_hardly_the_end(loss, moons, monkey
     assert_allclose(single.predict_proba(X), double.predict_proba(X), atol=0.02)
 
 
-def test_an_interrupted_pilot_is_still_a_model(moons, monkeypatch):
+def test_an_interrupted_pilot_is_still_a_model(moons, monkeypatch, interrupt_pass):
     X, y = moons
-    calls, whole = iter(range(100)), Problem.stats
-
-    def interrupted(problem, belief):
-        if next(calls) == 5:
-            raise KeyboardInterrupt
-        return whole(problem, belief)
-
     monkeypatch.setattr(inference, "_ROWS_FOR_A_PILOT", 1000)
-    monkeypatch.setattr(Problem, "stats", interrupted)
+    interrupt_pass(5)
     with pytest.warns(InterruptedFitWarning):
         model = BayesianSVC(4.0 * RBF(0.8), tune=None).fit(X, y)
     assert model.stop_reason_ == "interrupt"
@@ -189,16 +182,9 @@ def test_an_interrupted_pilot_is_still_a_model(moons, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::softmargin.monitor.InterruptedFitWarning")
-def test_an_interruption_before_the_first_draw_leaves_a_few(moons, monkeypatch):
+def test_an_interruption_before_the_first_draw_leaves_a_few(moons, interrupt_pass):
     X, y = moons[0][:200], moons[1][:200]
-    calls, whole = iter(range(1000)), Problem.stats
-
-    def interrupted(problem, belief):
-        if next(calls) == 3:
-            raise KeyboardInterrupt
-        return whole(problem, belief)
-
-    monkeypatch.setattr(Problem, "stats", interrupted)
+    interrupt_pass(3)
     model = fitted(BayesianSVC, "gibbs", X, y)
     assert model.stop_reason_ == "interrupt"
     assert model.draws_.chains.shape[:2] == (4, 2)

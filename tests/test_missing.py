@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
-from softmargin.engine import Problem
 from softmargin.monitor import InterruptedFitWarning
 
 
@@ -252,16 +251,9 @@ def test_classes_that_a_plane_separates(table):
     assert np.abs(model.coef_).max() < 100
 
 
-def test_interrupting_keeps_the_best_model_so_far(table, monkeypatch):
+def test_interrupting_keeps_the_best_model_so_far(table, monkeypatch, interrupt_pass):
     _, X, y = table
-    calls, whole = iter(range(100)), Problem.stats
-
-    def interrupted(problem, belief):
-        if next(calls) == 4:
-            raise KeyboardInterrupt
-        return whole(problem, belief)
-
-    monkeypatch.setattr(Problem, "stats", interrupted)
+    interrupt_pass(4)
     with pytest.warns(InterruptedFitWarning):
         model = BayesianLinearSVC().fit(X, y)
     assert model.score(X, y) > 0.7

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC
-from softmargin.engine import Problem
 from softmargin.monitor import InterruptedFitWarning
 
 FORMULA = "~ age + dose + (1 | clinic)"
@@ -287,16 +286,9 @@ def test_cross_validation_and_grids_take_frames(table):
     assert grid.best_estimator_.inclusion_probability_.shape == (2,)
 
 
-def test_interrupting_keeps_the_best_model_so_far(table, monkeypatch):
+def test_interrupting_keeps_the_best_model_so_far(table, interrupt_pass):
     frame, y = table
-    calls, whole = iter(range(100)), Problem.stats
-
-    def interrupted(problem, belief):
-        if next(calls) == 4:
-            raise KeyboardInterrupt
-        return whole(problem, belief)
-
-    monkeypatch.setattr(Problem, "stats", interrupted)
+    interrupt_pass(4)
     with pytest.warns(InterruptedFitWarning):
         model = BayesianMixedSVC(FORMULA).fit(frame, y)
     assert model.stop_reason_ == "interrupt"

@@ -14,7 +14,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC
-from softmargin.engine import Problem
 from softmargin.monitor import InterruptedFitWarning
 
 IN = np.array([True, True] + 10 * [False])
@@ -216,16 +215,9 @@ def test_classes_that_a_plane_separates(table):
     assert np.abs(model.coef_).max() < 1e3
 
 
-def test_interrupting_keeps_the_best_model_so_far(table, monkeypatch):
+def test_interrupting_keeps_the_best_model_so_far(table, monkeypatch, interrupt_pass):
     X, y = table
-    calls, whole = iter(range(1000)), Problem.stats
-
-    def interrupted(problem, belief):
-        if next(calls) == 4:
-            raise KeyboardInterrupt
-        return whole(problem, belief)
-
-    monkeypatch.setattr(Problem, "stats", interrupted)
+    interrupt_pass(4)
     with pytest.warns(InterruptedFitWarning):
         model = BayesianLinearSVC(prior="laplace-zero").fit(X, y)
     assert model.stop_reason_ == "interrupt"
