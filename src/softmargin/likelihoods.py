@@ -242,8 +242,11 @@ class Logistic:
     r""":math:`\log p = \log \sigma(y f)`."""
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
-        miss = expit(-y * f)
-        return Derivatives(log_expit(y * f), y * miss, -miss * (1 - miss))
+        xp = namespace(f)
+        t = y * f
+        e = xp.exp(-xp.abs(t))  # serves the logarithm and the slope
+        miss = xp.where(t > 0, e, xp.ones_like(e)) / (1 + e)
+        return Derivatives(xp.minimum(t, xp.zeros_like(t)) - xp.log1p(e), y * miss, -miss * (1 - miss))
 
 
 @dataclass(frozen=True)
@@ -296,32 +299,33 @@ class Quadrature(_SiteIsCurvature):
     #: Standard deviations below which the quotient by ``s`` is taken in its limit.
     _NARROW: ClassVar[float] = 1e-2
     #: Up to these variances so few nodes are exact to about 1e-10.
-    _FEW_NODES: ClassVar[tuple[tuple[float, int], ...]] = ((0.03, 6), (0.3, 12))
-    #: Rows whose nodes fit the cache together.
-    _ROWS_AT_ONCE: ClassVar[int] = 4096
+    _FEW_NODES: ClassVar[tuple[tuple[float, int], ...]] = ((0.03, 6), (0.1, 8), (0.3, 12))
+    #: Nodes that fit the cache together.
+    _NODES_AT_ONCE: ClassVar[int] = 98_304
 
     def log_density(self, y: Array, f: Array) -> Array:
         return self.model.derivatives(y, f).value
 
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
-        n_rows = mu.shape[0]
-        if n_rows <= self._ROWS_AT_ONCE:
-            return self._by_width(y, mu, v)
-        cuts = [slice(start, start + self._ROWS_AT_ONCE) for start in range(0, n_rows, self._ROWS_AT_ONCE)]
-        return _joined([self._by_width(y[cut], mu[cut], v[cut]) for cut in cuts])
-
-    def _by_width(self, y: Array, mu: Array, v: Array) -> Sites:
         """Each row with as many nodes as its variance needs, whatever rows it comes with."""
         xp = namespace(v)
-        widths = sum(xp.astype(v > edge, xp.int64) for edge, _ in self._FEW_NODES)
-        present = [int(width) for width in xp.unique_values(widths)]
         nodes = [min(few, self.n_nodes) for _, few in self._FEW_NODES] + [self.n_nodes]
-        if len(present) <= 1:
-            return self._sites(y, mu, v, nodes[present[0] if present else 0])
-        places = [xp.nonzero(widths == width)[0] for width in present]
-        parts = [self._sites(y[at], mu[at], v[at], nodes[width]) for at, width in zip(places, present, strict=True)]
+        widths = sum(xp.astype(v > edge, xp.int64) for edge, _ in self._FEW_NODES)
+        least, most = (int(xp.min(widths)), int(xp.max(widths))) if v.shape[0] else (0, 0)
+        if least == most:
+            return self._in_turn(y, mu, v, nodes[most])
+        places = [xp.nonzero(widths == width)[0] for width in range(least, most + 1)]
+        parts = [self._in_turn(y[at], mu[at], v[at], n) for at, n in zip(places, nodes[least : most + 1], strict=True)]
         back = xp.argsort(xp.concat(places))
         return Sites(*(part[back] for part in _joined(parts)))
+
+    def _in_turn(self, y: Array, mu: Array, v: Array, n_nodes: int) -> Sites:
+        """As many rows at once as have nodes that fit the cache together."""
+        n_rows, at_once = mu.shape[0], self._NODES_AT_ONCE // n_nodes
+        if n_rows <= at_once:
+            return self._sites(y, mu, v, n_nodes)
+        cuts = [slice(start, start + at_once) for start in range(0, n_rows, at_once)]
+        return _joined([self._sites(y[cut], mu[cut], v[cut], n_nodes) for cut in cuts])
 
     def _sites(self, y: Array, mu: Array, v: Array, n_nodes: int) -> Sites:
         xp = namespace(mu)
@@ -330,7 +334,9 @@ class Quadrature(_SiteIsCurvature):
         at_nodes = self.model.derivatives(y, mu + nodes[:, None] * s)
         slope, tilt = weights @ at_nodes.slope, (weights * nodes) @ at_nodes.slope
         wide = s > self._NARROW
-        w = xp.where(wide, -tilt / xp.where(wide, s, xp.ones_like(s)), -(weights @ at_nodes.curvature))
+        w = -tilt / xp.where(wide, s, xp.ones_like(s))
+        if not xp.all(wide):
+            w = xp.where(wide, w, -(weights @ at_nodes.curvature))
         w = xp.maximum(w, xp.zeros_like(w))  # rounding
         return Sites(weights @ at_nodes.value, w, slope + w * mu)
 

@@ -23,6 +23,9 @@ from ..arrow import Arrow, ArrowBelief, Layout, zeros
 from ..likelihoods import Likelihood
 from .features import Latent, LiftedView, View
 
+#: Rows of a block: there is much to do about each block, and little about each row.
+_LEAST_ROWS = 32_768
+
 
 class Factor(NamedTuple):
     """A grouping factor: the columns of ``X`` with slopes by group, an intercept before them, the column of codes."""
@@ -62,10 +65,10 @@ class Members(NamedTuple):
         flat = weights.ravel()
         return sum(z * flat.take(place) for z, place in self.columns())  # pyright: ignore[reportReturnType]
 
-    def summed(self, factor: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The sum of ``factor * values`` over the rows of each group, in float64."""
+    def summed(self, values: np.ndarray) -> np.ndarray:
+        """The sum of the values over the rows of each group, in float64."""
         n = len(self.codes)
-        indicator = scipy.sparse.csc_array((factor, self.codes, np.arange(n + 1)), shape=(self.n_groups, n))
+        indicator = scipy.sparse.csc_array((np.ones(n), self.codes, np.arange(n + 1)), shape=(self.n_groups, n))
         return indicator @ values
 
 
@@ -118,16 +121,18 @@ class GroupedFeatures(NamedTuple):
         core[:n_own, :n_own] = weighted_gram(self.phi, w)
         h_core[:n_own] = b @ self.phi
         for level, members in enumerate(self.levels):
-            (A, C), parts = levels[level], self._above(level)
-            h_levels[level][:] = members.summed(b, members.z)
-            for a, (z, place) in enumerate(members.columns()):
-                A[:, a] = members.summed(w * z, members.z)
-                self._gather_along(_by_weight(C), slice(a, None, members.q), place, members, w * z, parts)
+            (A, C), q = levels[level], members.q
+            sums = self._summed(members, w, b, (members.z, *self._above(level)))
+            h_levels[level][:] = sums[:, 0, :q]
+            A[:], C[:, :, : sums.shape[2] - q] = sums[:, 1:, :q], sums[:, 1:, q:]
+            for z, place in members.columns():
+                self._add_dummies(_by_weight(C), place, w * z)
         for members, start, stop in self._crossed_places():
-            h_core[start:stop] = members.summed(b, members.z).ravel()
-            for a, (z, place) in enumerate(members.columns()):
-                rows = slice(start + a, stop, members.q)
-                self._gather_along(core, rows, start + place, members, w * z, (self.phi,))
+            sums = self._summed(members, w, b, (members.z, self.phi))
+            h_core[start:stop] = sums[:, 0, : members.q].ravel()
+            core[start:stop, :n_own] = _by_weight(sums[:, 1:, members.q :])
+            for z, place in members.columns():
+                self._add_dummies(core, start + place, w * z)
         core[:n_own, n_own:] = core[n_own:, :n_own].T
         return G, h
 
@@ -184,20 +189,24 @@ class GroupedFeatures(NamedTuple):
             by_dummies = by_dummies + z * table.reshape(-1).take(place * W + in_core + column)
         return shared, by_dummies
 
-    def _gather_along(
-        self,
-        table: np.ndarray,
-        rows: slice,
-        place: np.ndarray,
-        members: Members,
-        factor: np.ndarray,
-        parts: tuple[np.ndarray, ...],
-    ) -> None:
-        """Sums, by group, of ``factor`` times what `_along` multiplies with, into the same ``rows`` of a table."""
-        W, stop, in_core = table.shape[1], 0, table.shape[1] - self.layout.n_core
-        for part in parts:
-            table[rows, stop : stop + part.shape[1]] = members.summed(factor, part)
-            stop += part.shape[1]
+    def _summed(self, members: Members, w: np.ndarray, b: np.ndarray, parts: tuple[np.ndarray, ...]) -> np.ndarray:
+        """By group: the sum of ``b z``, and of ``w`` times each column of ``z`` times the ``parts``.
+
+        Of shape (groups, 1 + q, width of the parts), found in one sweep over the rows; ``b z`` fills the first places.
+        """
+        n, q, width = len(w), members.q, sum(part.shape[1] for part in parts)
+        values = np.zeros((n, 1 + q, width))
+        np.multiply(b[:, None], members.z, out=values[:, 0, :q])
+        for a in range(q):
+            factor, stop = (w * members.z[:, a])[:, None], 0
+            for part in parts:
+                np.multiply(factor, part, out=values[:, 1 + a, stop : stop + part.shape[1]])
+                stop += part.shape[1]
+        return members.summed(values.reshape(n, (1 + q) * width)).reshape(members.n_groups, 1 + q, width)
+
+    def _add_dummies(self, table: np.ndarray, place: np.ndarray, factor: np.ndarray) -> None:
+        """Adds ``factor`` times the dummies of crossed factors to each row's ``place``, in the columns of the core."""
+        W, in_core = table.shape[1], table.shape[1] - self.layout.n_core
         for z, column in self._dummies():
             np.add.at(table.reshape(-1), place * W + in_core + column, factor * z)
 
@@ -262,7 +271,7 @@ class GroupedRows(NamedTuple):
         """Rows of a block that outweigh their sums."""
         layout = self.layout
         sums = sum(J * q * (q + layout.width(level)) for level, (J, q) in enumerate(layout.sizes)) + layout.n_core**2
-        return sums // self.width
+        return max(_LEAST_ROWS, sums // self.width)
 
     def lift(self, X: np.ndarray) -> GroupedFeatures:
         phi, leftover = self.fixed.lift(X[:, : self.n_fixed])
