@@ -8,8 +8,13 @@ import references_grouped as dense
 import references_structured as naive
 from softmargin.arrays import NotPositiveDefiniteError, combined
 from softmargin.arrow import Layout
+from softmargin.chunks import Table
+from softmargin.engine import Problem
 from softmargin.imputation import ColumnModel, Sums
+from softmargin.likelihoods import Hinge, Logistic, Quadrature
 from softmargin.priors import Covariance, Imputing, LaplaceZero, Part, Ridge, Structured, VarianceComponents, Variances
+from softmargin.rows import Factor, GroupedRows, LinearRows
+from softmargin.steps import _MOST_PROMISED, ascend, promised
 
 LAYOUT = Layout(((9, 2), (4, 1)), (np.array([0, 0, 1, 3, 1, 0, 3, 3, 1]),), 4 + 5 * 2)
 FIXED = {
@@ -340,3 +345,19 @@ def test_changes_of_columns_are_felt_in_units_of_their_scatter(rng):
     precision = belief.hyper.columns.precision
     wanted = np.trace(precision @ change @ precision @ change) / (2 * 30)
     assert_allclose(felt @ felt - own @ own, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), Quadrature(Logistic())], ids=repr)
+def test_groups_promise_what_is_still_to_gain(likelihood, rng):
+    group = np.sort(rng.integers(12, size=240)).astype(float)
+    X = np.column_stack([rng.normal(size=(240, 2)), group])
+    y = np.where(X[:, 0] + rng.normal(size=12)[group.astype(int)] + rng.logistic(size=240) > 0, 1.0, -1.0)
+    rows = GroupedRows(LinearRows(np.zeros(2), np.ones(2)), 2, (Factor((), True, 2),), (12,))
+    prior = Structured(Ridge(np.array([1.0, 1.0, 1e-8])), (), (Covariance(1),), rows.layout)
+    problem = Problem(Table.of(X, y, np.ones(240), 5), rows, likelihood, prior)
+    best = ascend(problem, tol=1e-12, max_passes=500).point
+    for tol in (1e-2, 1e-3, 1e-4):
+        point = ascend(problem, tol=tol, max_passes=500).point
+        still = best.objective - point.objective
+        assert -1e-9 <= still <= 1.1 * _MOST_PROMISED * promised(point, prior) + 1e-9
+        assert still <= tol * abs(best.objective)

@@ -207,7 +207,7 @@ def test_what_a_full_step_promises_is_what_is_still_to_gain(likelihood, make):
     for tol in (1e-2, 1e-3, 1e-4):
         point = ascender(problem, tol=tol, max_passes=400).run().point
         still = best.objective - point.objective
-        assert 0 <= still <= 1.1 * steps._MOST_PROMISED * steps.promised(point) + 1e-9
+        assert 0 <= still <= 1.1 * steps._MOST_PROMISED * steps.promised(point, problem.prior) + 1e-9
         assert still <= tol * abs(best.objective)
 
 

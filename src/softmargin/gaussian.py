@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, as_float64, cholesky, inverse_lower, like, namespace, row_squares, to_numpy
+from .arrays import (
+    Array,
+    as_float64,
+    cholesky,
+    inverse_lower,
+    like,
+    namespace,
+    row_squares,
+    times_lower_transposed,
+    to_numpy,
+)
 
 
 class Belief(NamedTuple):
@@ -52,6 +62,13 @@ class Belief(NamedTuple):
         spread = 0.5**0.5 * sd[:, None] * dG * sd[None, :]
         shift = sd * (dh - dG @ self.mean)
         return to_numpy(xp.concat([xp.reshape(spread, (-1,)), shift]))
+
+    def squared_length(self, dG: Array, dh: Array) -> float:
+        r"""Of a change of natural parameters, in the metric of this belief:
+        :math:`\tfrac12 |R\, dG\, R^T|^2 + |R \delta|^2` with :math:`\delta = dh - dG\, m`."""
+        spread = times_lower_transposed(times_lower_transposed(dG, self.root).T, self.root)
+        shift = self.root @ (dh - dG @ self.mean)
+        return 0.5 * float((spread * spread).sum()) + float(shift @ shift)
 
     def moved_from(self, other: Belief) -> float:
         """How far the mean lies from another's: squared, in units of this belief's deviations."""

@@ -221,7 +221,8 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
 def _pilot(problem: Problem) -> Problem:
     """Some of the rows, in blocks enough for threads to share."""
     n = problem.table.n_rows
-    table = problem.table.rows(scattered(n, n // _PILOT_SHARE))
+    share = _PILOT_SHARE if problem.prior.is_plain else _PILOT_SHARE // 2  # groups need rows enough for each
+    table = problem.table.rows(scattered(n, n // share))
     block_rows = min(table.block_rows, -(-table.n_rows // _PILOT_BLOCKS))
     return replace(problem, table=table._replace(block_rows=block_rows), _kept={})
 

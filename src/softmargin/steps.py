@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, NotPositiveDefiniteError, combined, precision_of, size_of, times_lower_transposed
+from .arrays import Array, NotPositiveDefiniteError, combined, precision_of, size_of
 from .engine import Problem, Stats, objective
 from .gaussian import Belief
 from .likelihoods import Likelihood
@@ -101,7 +101,7 @@ def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Nat
     return blend(start, end, rate)
 
 
-def promised(point: Point) -> float:
+def promised(point: Point, prior: Prior) -> float:
     r"""What a full step promises to gain: half the squared length of the natural gradient.
 
     From natural parameters to their image, a change :math:`(dG, dh)` shifts the belief by :math:`\delta = dh - dG\, m`
@@ -110,9 +110,7 @@ def promised(point: Point) -> float:
     method: about as much is still to gain, seldom more than three times that, and no further pass is needed to know it.
     """
     (dG, dh), belief = combined(point.image, -1, point.natural), point.belief
-    spread = times_lower_transposed(times_lower_transposed(dG, belief.root).T, belief.root)
-    shift = belief.root @ (dh - dG @ belief.mean)
-    return 0.5 * (0.5 * float((spread * spread).sum()) + float(shift @ shift))
+    return prior.promised(point.natural.G, dG, dh, belief)
 
 
 def ascend(
@@ -168,7 +166,7 @@ class Ascender:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
         self._reference, self._max_passes = reference, max_passes
         self._memory = memory if likelihood.is_bound else 0
-        self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_plain
+        self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_gaussian
         self._monitor = monitor if monitor is not None else Monitor()
         self._noise = max(1e-12, 10 * precision_of(reference))
         self._tol = max(tol, self._noise)
@@ -213,7 +211,7 @@ class Ascender:
             climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
             enough = self._tol * _size(point)
             if self._nearly_newton:
-                climb.calm = _CALM if _MOST_PROMISED * promised(candidate) <= enough else 0
+                climb.calm = _CALM if _MOST_PROMISED * promised(candidate, self._prior) <= enough else 0
             else:
                 climb.calm = climb.calm + 1 if climb.to_come <= enough else 0
         else:

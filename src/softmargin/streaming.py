@@ -119,6 +119,7 @@ class Past(NamedTuple):
     natural: Natural
     least: float
     is_plain = True
+    is_gaussian = True
 
     @classmethod
     def of(cls, prior: Prior, natural: Natural, belief: Belief) -> Past:
@@ -147,6 +148,9 @@ class Past(NamedTuple):
 
     def rough(self) -> None:
         """The past is a start."""
+
+    def promised(self, G: Any, dG: Any, dh: Array, belief: Belief) -> float:
+        return self.prior.promised(G, dG, dh, belief)
 
     def alternatives(self, G: Any, h: Array, belief: Belief) -> list[Any]:
         return []

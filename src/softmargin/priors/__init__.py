@@ -38,6 +38,15 @@ class Prior(Protocol):
         is all that need be known of rows that are gone, and minibatches can stand for the whole."""
         ...
 
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether rows see the weights themselves, and the weights are all they see."""
+        ...
+
+    def promised(self, G: Any, dG: Any, dh: Array, belief: Any) -> float:
+        """What a full step from ``G`` promises to gain, the change of the sums being ``(dG, dh)``."""
+        ...
+
     def start(self, reference: Array) -> tuple[Any, Array]:
         """Natural parameters ``(G, h)`` to begin from, in the library and place of ``reference``."""
         ...

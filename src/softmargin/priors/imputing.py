@@ -27,6 +27,7 @@ class Imputing(NamedTuple):
     columns: ColumnModel
     n: float
     is_plain = False
+    is_gaussian = False
 
     def start(self, reference: Array) -> tuple[Any, Array]:
         G, h = self.prior.start(reference)
@@ -58,6 +59,10 @@ class Imputing(NamedTuple):
     def rough(self) -> Imputing | None:
         rough = self.prior.rough()
         return None if rough is None else self._replace(prior=rough)
+
+    def promised(self, G: Any, dG: Any, dh: Array, belief: Any) -> float:
+        """Of the weights alone: what the columns promise nobody asks."""
+        return self.prior.promised(G[0], dG[0], dh, _own(belief))
 
     def alternatives(self, G: Any, h: Array, belief: Any) -> list[Any]:
         others = self.prior.alternatives(G[0], h, _own(belief))

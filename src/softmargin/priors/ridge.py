@@ -19,6 +19,7 @@ class Ridge(NamedTuple):
 
     precision: Array
     is_plain = True
+    is_gaussian = True
 
     @classmethod
     def isotropic(cls, n_weights: int, variance: float = 1.0) -> Ridge:
@@ -51,6 +52,9 @@ class Ridge(NamedTuple):
 
     def rough(self) -> None:
         """No other prior leads to a better start."""
+
+    def promised(self, G: Array, dG: Array, dh: Array, belief: Belief) -> float:
+        return belief.squared_length(dG, dh) / 2
 
     def alternatives(self, G: Array, h: Array, belief: Belief) -> list[Any]:
         """There is but one optimum to speak of."""

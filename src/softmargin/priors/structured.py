@@ -68,6 +68,10 @@ class Structured(NamedTuple):
     layout: Layout | None = None
     is_plain = False
 
+    @property
+    def is_gaussian(self) -> bool:
+        return not self._selects
+
     def start(self, reference: Array) -> tuple[Any, Array]:
         """Vague weights are lifted to unit precision, as elsewhere."""
         _, core = self._precision(self._begin())
@@ -166,6 +170,14 @@ class Structured(NamedTuple):
 
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
+
+    def promised(self, G: Any, dG: Any, dh: Array, belief: Any) -> float:
+        r"""As `softmargin.steps.promised`, the part of the covariances in units of each weight's own deviation."""
+        shift = dh - arrow.times(dG, belief.mean, self._layout)
+        answer = self.given(G, shift, belief.hyper).mean
+        n = len(shift)
+        spread = belief.felt(dG, dh)[:-n]
+        return 0.5 * float(spread @ spread + shift @ answer)
 
     def drawn(self, G: Any, h: Array, belief: Any, rng: np.random.Generator) -> tuple[np.ndarray, Inferred]:
         weights, hyper = self._rechosen(belief.hyper, G, h, belief.sample(1, rng)[0], rng)

@@ -77,6 +77,7 @@ class VarianceComponents(NamedTuple):
     rate: float = 0.01
     loose: float = 1e-8
     is_plain = True
+    is_gaussian = True
 
     @property
     def n_components(self) -> int:
@@ -111,6 +112,9 @@ class VarianceComponents(NamedTuple):
 
     def rough(self) -> None:
         """No other prior leads to a better start."""
+
+    def promised(self, G: Array, dG: Array, dh: Array, belief: Belief) -> float:
+        return belief.squared_length(dG, dh) / 2
 
     def alternatives(self, G: Array, h: Array, belief: Belief) -> list[Any]:
         """There is but one optimum to speak of."""
