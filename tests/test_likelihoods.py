@@ -131,3 +131,20 @@ def test_names_of_losses_say_what_they_are():
     assert bounds == set(LOSSES) - {"logistic-taylor", "probit-taylor"}
     monotone = {name for name, likelihood in LOSSES.items() if not likelihood.needs_guard}
     assert monotone == {"hinge-augmented", "logistic-jj"}
+
+
+@pytest.mark.parametrize("model", [Logistic(), Probit()], ids=repr)
+def test_few_nodes_are_enough_for_narrow_rows(model):
+    """At the largest variance of each number of nodes; and rows of all widths together are each as if alone."""
+    mu = np.linspace(-12, 12, 97)
+    y = np.where(np.arange(97) % 2, 1.0, -1.0)
+    for edge, _ in Quadrature._FEW_NODES:
+        exact = Quadrature(model, 120)._sites(y, mu, np.full(97, edge), 120)
+        for few, many in zip(Quadrature(model).sites(y, mu, np.full(97, edge)), exact, strict=True):
+            assert_allclose(few, many, atol=1e-9)
+    v = np.geomspace(1e-4, 3, 97)
+    together = Quadrature(model).sites(y, mu, v)
+    for k in range(0, 97, 7):
+        alone = Quadrature(model).sites(y[k : k + 1], mu[k : k + 1], v[k : k + 1])
+        for part, whole in zip(alone, together, strict=True):
+            assert_allclose(part[0], whole[k], atol=1e-12)  # the same nodes, added up in another order
