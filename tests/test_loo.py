@@ -79,7 +79,7 @@ def test_left_out_means_are_near_those_of_true_refits(classifier, loss, rng):
     settings = {"loss": loss, "link": "logistic", "tol": 1e-9, "max_iter": 1000}
     settings |= {"kernel": 1.0 * RBF(1.0), "tune": None} if classifier is BayesianSVC else {"prior": 1.0}
     model = classifier(**settings).fit(X, y)
-    data = Data(X, y, np.ones(80), np.ones(80), model.classes_)
+    data = Data(X, y, np.ones(80), np.ones(80), model.classes_, np.ones(80))
     prior = model._parts(data, np.random.RandomState(0), Monitor()).prior
     problem = Problem(Table(X, y, np.ones(80), 32), model.rows_, LOSSES[loss], prior)
     without = left_out(problem, model.belief_, np.ones(80))

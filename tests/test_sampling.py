@@ -36,7 +36,7 @@ def test_draws_are_in_proportion_to_weight(rng):
 
 @pytest.mark.parametrize("first", [0, 1, 50, 400, 5000, 9999, 10_000])
 def test_samples_are_full_and_hold_enough_of_the_rarer_class(first):
-    counts = allotted(first, 10_000 - first, 1000)
+    counts = allotted([first, 10_000 - first], 1000)
     assert sum(counts) == 1000
     assert all(count <= total for count, total in zip(counts, (first, 10_000 - first), strict=True))
     assert min(counts) >= min(first, 10_000 - first, 250)

@@ -79,8 +79,8 @@ def test_an_update_that_would_descend_is_shortened(table, monkeypatch):
     values = []
     update = Evidence._update
 
-    def watched(self, features, sites):
-        settling = update(self, features, sites)
+    def watched(self, features, sites, belief=None):
+        settling = update(self, features, sites, belief)
         values.append(settling.value)
         return settling
 

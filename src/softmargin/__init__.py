@@ -1,7 +1,16 @@
 """Kernel classifiers that know how sure they are, behind the scikit-learn API."""
 
-from . import kernels
-from .estimators import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from . import kernels, prior_shift, uncertainty
+from .estimators import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 
-__all__ = ["BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC", "__version__", "kernels"]
+__all__ = [
+    "BayesianGPC",
+    "BayesianLinearSVC",
+    "BayesianMixedSVC",
+    "BayesianSVC",
+    "__version__",
+    "kernels",
+    "prior_shift",
+    "uncertainty",
+]
 __version__ = "0.1.0.dev0"

@@ -19,6 +19,8 @@ Array = Any
 #: Panels of a blocked triangular product: enough to skip most of the zeros, few enough for fast products.
 _PANELS = 8
 _SMALLEST_PANEL = 32
+#: Weights of this many rounding units of the largest are as good as none; so many rows have to be left for it to pay.
+_NEGLIGIBLE, _FEW = 1e-3, 0.75
 #: More jitter than this share of the diagonal means that something else is wrong.
 _LARGEST_JITTER = 0.1
 
@@ -165,6 +167,15 @@ def inverse_lower(L: Array) -> Array:
     return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)
 
 
+def solve_lower(L: Array, x: Array, transposed: bool = False) -> Array:
+    """``L^-1 x`` for a lower triangular matrix and a vector, or ``L^-T x``."""
+    if is_numpy_array(L):
+        return scipy.linalg.solve_triangular(L, x, lower=True, trans=int(transposed), check_finite=False)
+    import torch
+
+    return torch.linalg.solve_triangular(L.T if transposed else L, x[:, None], upper=transposed)[:, 0]
+
+
 def times_lower_transposed(P: Array, R: Array) -> Array:
     """``P @ R.T`` for lower triangular ``R``.
 
@@ -215,7 +226,15 @@ def row_squares(A: Array) -> Array:
 
 
 def weighted_gram(phi: Array, w: Array) -> Array:
-    """``phi.T @ diag(w) @ phi`` in float64 for non-negative ``w`` (a symmetric product of one matrix)."""
+    """``phi.T @ diag(w) @ phi`` in float64 for non-negative ``w`` (a symmetric product of one matrix).
+
+    On the host, rows whose weight is below rounding are left out if they are many: those beyond the margin of a hinge,
+    say, which of many classes are nearly all.
+    """
     xp = namespace(phi)
+    if is_numpy_array(phi) and len(w):
+        heavy = np.flatnonzero(w > _NEGLIGIBLE * precision_of(phi) * np.max(w))
+        if len(heavy) <= _FEW * len(w):
+            phi, w = phi[heavy], w[heavy]
     root = xp.astype(xp.sqrt(w), phi.dtype, copy=False)[:, None] * phi
     return as_float64(root.T @ root)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from .arrays import Array, NotPositiveDefiniteError, cholesky, inverse_lower
+from .arrays import Array, NotPositiveDefiniteError, cholesky, inverse_lower, solve_lower
 
 #: Sums ``((A, C) of each level, core)``.
 Arrow = tuple[tuple[tuple[np.ndarray, np.ndarray], ...], np.ndarray]
@@ -145,6 +145,31 @@ class ArrowBelief(NamedTuple):
         """How far the mean lies from another's: squared, in units of this belief's deviations."""
         step = self.mean - other.mean
         return float(np.sum(step * step / self.variances))
+
+    def covariance_times(self, x: np.ndarray) -> np.ndarray:
+        r""":math:`S x`: each level, finest first, takes :math:`B^T x` from all above it, as in `from_natural`."""
+        layout, (parts, core), own = self.layout, self.layout.split(x.copy()), []
+        for level, (R, B) in enumerate(self.given_path):
+            own.append(_across(R.swapaxes(1, 2), _across(R, parts[level])))
+            core = core - parts[level].ravel() @ _of_core(B, layout)
+            for k, columns, ancestor in layout.path(level):
+                parts[k] -= _summed(_across(B[:, :, columns].swapaxes(1, 2), parts[level]), ancestor, len(parts[k]))
+        return _back_substituted(own, self.core_covariance @ core, self.given_path, layout)
+
+    def precision_times(self, x: np.ndarray) -> np.ndarray:
+        r""":math:`S^{-1} x`: of each level :math:`A (x + B x_{path})`, and :math:`B^T` of that to its path."""
+        layout, (parts, core), out = self.layout, self.layout.split(x), []
+        root = self.core_root
+        own_core = solve_lower(root, solve_lower(root, core, transposed=True)) if layout.n_core else core.copy()
+        above = [np.zeros_like(part) for part in parts]
+        for level, (R, B) in enumerate(self.given_path):
+            away = parts[level] + _across(B, layout.on_path(level, parts, core))
+            felt = np.linalg.solve(R, np.linalg.solve(R.swapaxes(1, 2), away[:, :, None]))[:, :, 0]
+            own_core += felt.ravel() @ _of_core(B, layout)
+            for k, columns, ancestor in layout.path(level):
+                above[k] += _summed(_across(B[:, :, columns].swapaxes(1, 2), felt), ancestor, len(parts[k]))
+            out.append(above[level] + felt)
+        return layout.joined(out, own_core)
 
     def sample(self, n_draws: int, rng: np.random.RandomState | np.random.Generator) -> np.ndarray:
         """Draws of the weights, one a row."""

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from .arrays import Array, combined, namespace
 from .chunks import Table, gather_rows, sweep
 from .gaussian import Belief
-from .likelihoods import Likelihood
+from .likelihoods import Likelihood, Sites
 from .priors import Prior
-from .rows import Features, Latent, Rows
+from .rows import ClasswiseFeatures, ClasswiseRows, Features, Latent, Rows
+from .together import step_together
 
 #: Features are kept between passes while they take no more than this.
 _CACHE_BYTES = 256 * 2**20
@@ -40,17 +41,30 @@ def add(first: Stats, second: Stats) -> Stats:
     return combined(first, 1, second)
 
 
-def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: Array, weight: Array) -> Stats:
-    """The Stats of one block, at one belief.  A row of weight ``k`` counts ``k`` times.
+class Settled(NamedTuple):
+    """A block of rows at one belief: what is uncertain about them settled, at a cost, and their sites."""
 
-    What is uncertain about a row itself (missing entries) is settled first, at the cost of its divergence.
-    """
-    xp = namespace(y)
-    features, cost = features.settled(belief, likelihood, y, weight)
-    latent = features.moments(belief)
-    l, w, b = likelihood.sites(y, latent.mu, latent.v)  # noqa: E741
-    G, h = features.gather(weight * w, weight * b)
-    return Stats(G, h, xp.sum(weight * (l - cost)), xp.sum(weight))
+    features: Any
+    latent: Latent
+    sites: Sites
+    cost: Any
+
+    @classmethod
+    def at(cls, features: Any, likelihood: Likelihood, belief: Any, y: Array, weight: Array) -> Settled:
+        features, cost = features.settled(belief, likelihood, y, weight)
+        latent = features.moments(belief)
+        return cls(features, latent, likelihood.sites(y, latent.mu, latent.v), cost)
+
+    def stats(self, weight: Array) -> Stats:
+        xp, (l, w, b) = namespace(weight), self.sites  # noqa: E741
+        each = weight if w.ndim == 1 else weight[:, None]
+        G, h = self.features.gather(each * w, each * b)
+        return Stats(G, h, xp.sum(weight * (l - self.cost)), xp.sum(weight))
+
+
+def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: Array, weight: Array) -> Stats:
+    """The Stats of one block, at one belief.  A row of weight ``k`` counts ``k`` times."""
+    return Settled.at(features, likelihood, belief, y, weight).stats(weight)
 
 
 def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:
@@ -78,6 +92,42 @@ class Problem:
             return block_stats(self.features(index), self.likelihood, seen, y, weight)
 
         return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
+
+    @property
+    def goes_together(self) -> bool:
+        """Whether classes answer to each other, and all can move at once (`together`)."""
+        keeps = self.table.n_rows * self.rows.width * self.table.reference.itemsize <= _CACHE_BYTES
+        return self.likelihood.couples and self.prior.is_gaussian and keeps and isinstance(self.rows, ClasswiseRows)
+
+    def stats_together(self, belief: Any) -> Stats:
+        """One pass over all rows; where classes answer to each other, ``h`` takes all of them along."""
+        if not self.goes_together:
+            return self.stats(belief)
+        likelihood: Any = self.likelihood
+        seen, ties = self.seen(belief), {}
+
+        def one_block(index: int) -> Stats:
+            _, y, weight = self.table.block(index)
+            settled = Settled.at(self.features(index), likelihood, seen, y, weight)
+            ties[index] = weight[:, None], likelihood.ties(y, settled.latent.mu, settled.latent.v, settled.sites)
+            return settled.stats(weight)
+
+        def answer_of(index: int, x: Array) -> Array:
+            features, y, (weight, tie) = self.features(index), self.table.block(index)[1], ties[index]
+            assert isinstance(features, ClasswiseFeatures)
+            return features.pulled(weight * likelihood.answer(y, tie, features.seen(x)))
+
+        def answer(x: Array) -> Array:
+            return sum(sweep(lambda index: answer_of(index, x), self.table.n_blocks, self.n_jobs))
+
+        stats = reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
+        change = answer(step_together(answer, self.prior.given(stats.G, stats.h, belief.hyper), belief))
+        return stats._replace(h=tuple(own + change[:, k] for k, own in enumerate(stats.h)))
+
+    @property
+    def longest_step(self) -> float:
+        """How far towards what a pass asks for a step should go, 1 being all the way."""
+        return 1.0 if self.goes_together and self.likelihood.is_bound else self.likelihood.longest_step
 
     def latent(self, belief: Belief, rows_at: Belief | None = None) -> Latent:
         """The latent moments of every row; what is uncertain about rows settled at this or another belief."""

@@ -14,6 +14,7 @@ from .arrays import (
     like,
     namespace,
     row_squares,
+    solve_lower,
     times_lower_transposed,
     to_numpy,
 )
@@ -29,6 +30,10 @@ class Belief(NamedTuple):
     root: Array
     log_det: Array
     hyper: Any = None
+
+    @property
+    def n_weights(self) -> int:
+        return self.mean.shape[0]
 
     @property
     def covariance(self) -> Array:
@@ -54,6 +59,12 @@ class Belief(NamedTuple):
         if precision.ndim == 1:
             return xp.sum(precision * (self.variances + m * m))
         return xp.sum(precision * self.covariance) + m @ (precision @ m)
+
+    def covariance_times(self, x: Array) -> Array:
+        return self.root.T @ (self.root @ x)
+
+    def precision_times(self, x: Array) -> Array:
+        return solve_lower(self.root, solve_lower(self.root, x, transposed=True))
 
     def felt(self, dG: Array, dh: Array) -> np.ndarray:
         """A change of natural parameters as one flat vector, each entry in units of this belief's deviations."""
@@ -82,6 +93,61 @@ class Belief(NamedTuple):
     def seen_by(self, reference: Array) -> Belief:
         """The same belief in the dtype, library and place of a block of rows."""
         return self._replace(mean=like(self.mean, reference), root=like(self.root, reference))
+
+
+class ClassBelief(NamedTuple):
+    """A belief for each class, independent of each other; ``beside`` holds what is inferred for all of them at once."""
+
+    parts: tuple[Any, ...]
+    beside: Any = None
+
+    @property
+    def hyper(self) -> Any:
+        """Of each class, unless there is something for all of them."""
+        return tuple(part.hyper for part in self.parts) if self.beside is None else self.beside
+
+    @property
+    def n_weights(self) -> int:
+        """Of all classes."""
+        return sum(part.n_weights for part in self.parts)
+
+    @property
+    def means(self) -> Array:
+        """Weights by classes."""
+        return namespace(self.parts[0].mean).stack([part.mean for part in self.parts], axis=1)
+
+    @property
+    def roots(self) -> Array:
+        """Classes by weights by weights."""
+        return namespace(self.parts[0].root).stack([part.root for part in self.parts])
+
+    def with_part(self, index: int, part: Any) -> ClassBelief:
+        return self._replace(parts=(*self.parts[:index], part, *self.parts[index + 1 :]))
+
+    def shifted(self, change: Array) -> ClassBelief:
+        """The same with other linear terms: more by ``change``, weights by classes."""
+        moved = (part.mean + part.covariance_times(change[:, k]) for k, part in enumerate(self.parts))
+        return ClassBelief(tuple(part._replace(mean=mean) for part, mean in zip(self.parts, moved, strict=True)))
+
+    def moved_from(self, other: ClassBelief) -> float:
+        return sum(part.moved_from(before) for part, before in zip(self.parts, other.parts, strict=True))
+
+    def sample(self, n_draws: int, rng: np.random.RandomState) -> tuple[np.ndarray, ...]:
+        """Draws of the weights of each class, one a row."""
+        return tuple(part.sample(n_draws, rng) for part in self.parts)
+
+    def seen_by(self, reference: Array) -> ClassBelief:
+        return self._replace(parts=tuple(part.seen_by(reference) for part in self.parts))
+
+
+def class_parts(belief: Any) -> tuple[Any, ...]:
+    """The belief of each class; where there are no more than two, the one there is."""
+    return belief.parts if isinstance(belief, ClassBelief) else (belief,)
+
+
+def with_hyper(belief: Any, hyper: Any) -> Any:
+    """The same belief about the weights, with all else in place of what was believed beside them."""
+    return belief._replace(beside=hyper) if isinstance(belief, ClassBelief) else belief._replace(hyper=hyper)
 
 
 def from_natural(precision: Array, h: Array, hyper: Any = None) -> Belief:

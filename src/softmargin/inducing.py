@@ -22,9 +22,10 @@ from .columns import Columns
 from .kernels import Kernel
 from .sampling import distinct, drawn_by_weight, scattered
 
-#: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or
-#: for large tables, where stochastic steps make them cheap and more rows want more of them, twice as many.
-AUTO_POINTS, _MANY_ROWS = 256, 50_000
+#: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or twice
+#: as many for large tables: of two classes, where stochastic steps make them cheap, and of more, whose functions are
+#: many.
+AUTO_POINTS, _MANY_ROWS, _MANY_ROWS_OF_CLASSES = 256, 50_000, 8192
 #: Rows that `explaining` may choose from, and the variance it may leave over, where a margin has the width 1: to a row,
 #: and to all rows together, for which the bound pays about an eighth of it.
 _CANDIDATES, _LEFT_OVER, _LEFT_OVER_IN_ALL = (512, 1024), 1e-2, 10.0
@@ -42,10 +43,11 @@ class Distinct(NamedTuple):
     weight: np.ndarray
 
 
-def most_points(n_rows: int, n_inducing: int | str) -> int:
+def most_points(n_rows: int, n_inducing: int | str, n_classes: int = 2) -> int:
     """How many points a model of so many rows may have."""
     if n_inducing == "auto":
-        return AUTO_POINTS if n_rows < _MANY_ROWS else 2 * AUTO_POINTS
+        many = _MANY_ROWS if n_classes == 2 else _MANY_ROWS_OF_CLASSES
+        return AUTO_POINTS if n_rows < many else 2 * AUTO_POINTS
     return int(n_inducing)
 
 
@@ -57,9 +59,10 @@ def choose_points(
     n_inducing: int | str,
     how: str,
     rng: np.random.RandomState,
+    n_classes: int = 2,
 ) -> np.ndarray:
     """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says."""
-    wanted = most_points(X.shape[0], n_inducing)
+    wanted = most_points(X.shape[0], n_inducing, n_classes)
     every = _reduced(X, weight)
     if n_inducing == "auto":
         few = explaining(_sample(every, _CANDIDATES[-1], rng), kernel, wanted, float(weight.sum()))

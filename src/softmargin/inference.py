@@ -7,11 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .adam import Lengths, climb
 from .arrays import to_numpy
 from .diagnostics import warn_unless_mixed
 from .engine import Problem
 from .gibbs import Draws, sample
-from .likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
+from .likelihoods import (
+    AugmentedHinge,
+    Hinge,
+    JaakkolaJordan,
+    Likelihood,
+    Logistic,
+    OneVersusRest,
+    PointHinge,
+    Quadrature,
+    Rivals,
+)
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .sampling import scattered
@@ -20,7 +31,7 @@ from .steps import Ascent, Natural, ascend
 from .stochastic import Schedule, batch_size, polish, wander
 from .streaming import Record
 
-INFERENCES = ("auto", "cavi", "svi", "gibbs", "ecm")
+INFERENCES = ("auto", "cavi", "svi", "adam", "gibbs", "ecm")
 #: Losses whose augmentation can be maximised over (ECM), and drawn (Gibbs).
 HINGES = ("hinge", "hinge-augmented")
 DRAWABLE = (*HINGES, "logistic", "logistic-jj")
@@ -109,6 +120,8 @@ def infer(
         return problem, Inferred(_ascended(problem, plan, monitor))
     if how == "svi":
         return problem, Inferred(_wandered(problem, plan, plan.max_passes, rng, monitor))
+    if how == "adam":
+        return problem, Inferred(_climbed(problem, plan, rng, monitor))
     if how == "polished":
         return problem, Inferred(_polished(problem, plan, rng, monitor))
     return problem, _drawn(problem, plan, unit, rng, monitor)
@@ -131,6 +144,19 @@ def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.Ra
     )
 
 
+def _climbed(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
+    whole = batch_size(problem, plan.batch_rows) == problem.table.n_rows
+    return climb(
+        problem,
+        rng=rng,
+        tol=plan.tol if whole else max(plan.tol, _LEAST_STOCHASTIC_TOLERANCE),
+        batch_rows=plan.batch_rows,
+        lengths=Lengths() if plan.rate == "adaptive" else Lengths(*plan.rate),
+        max_passes=plan.max_passes,
+        monitor=monitor,
+    )
+
+
 def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
     """Stochastic steps, which need not come to rest, and one pass over all rows; or a guarded ascent from there.
 
@@ -138,8 +164,7 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     rows there are: it is the likelihood itself that wanders.  A last step that would go far shows that minibatches
     could not stand for the whole, and is left to the guard.
     """
-    exact = next((exact for bound, exact in _EXACT.items() if isinstance(problem.likelihood, bound)), None)
-    wanderer = problem if exact is None else replace(problem, likelihood=exact)
+    wanderer = replace(problem, likelihood=_exact(problem.likelihood))
     passes = max(1.0, _STEPS * batch_size(problem, plan.batch_rows) / problem.table.n_rows)
     way = _wandered(wanderer, plan, passes, rng, monitor)
     if way.reason in ("time", "interrupt"):
@@ -149,6 +174,13 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     if taken and 0.5 * end.point.belief.moved_from(way.point.belief) <= _SHORT * abs(end.point.objective):
         return end._replace(reason="polished")
     return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=way.point.natural)
+
+
+def _exact(likelihood: Any) -> Any:
+    """The likelihood that a bound bounds, for many classes that of each pair; others are their own."""
+    if isinstance(likelihood, (Rivals, OneVersusRest)):
+        return replace(likelihood, base=_exact(likelihood.base))
+    return next((exact for bound, exact in _EXACT.items() if isinstance(likelihood, bound)), likelihood)
 
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:

@@ -2,25 +2,33 @@ r"""From latent to probability: the only place where one is made.
 
 A link turns a row's latent mean and variance into its *score*, the logit of the probability of the second
 class.  Everything else follows, so nothing can contradict anything: ``predict_proba`` is the logistic function of
-the score, ``decision_function`` the score itself, ``predict`` its sign.
+the score, ``decision_function`` the score itself, ``predict`` its sign.  Of more than two classes each has a score,
+``predict_proba`` is their softmax, and ``predict`` the class of the largest.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, log_ndtr
+from scipy.special import expit, log_ndtr, logsumexp, softmax
+
+from .winning import winning
 
 #: A Gaussian seen through the logistic function: its variance counts by this much (MacKay's approximation).
 _MACKAY = math.pi / 8
 #: The prior of (log slope, offset, log damping): means, the last being MacKay's at that slope, and deviations.
 _PRIOR_MEAN = np.array([math.log(1.7), 0.0, math.log(1.7**2 * _MACKAY)])
 _PRIOR_SD = np.array([0.5, 0.5, 1.0])
+#: Latent values of more than this size may be brought to it where a search begins.
+_HUGE = 100.0
 #: The longest last step of a link that has come to rest.
 _LAST_STEP = 1e-6
+#: No class is less likely than this under the probit link, whose quadrature knows no smaller numbers.
+_LEAST_PROBABILITY = 1e-15
 #: Scores this near zero are ties: their two probabilities round to the same number.
 _TIE = 1e-15
 
@@ -45,26 +53,54 @@ class LogisticLink(NamedTuple):
 class ProbitLink(NamedTuple):
     r"""The paper's own: the probability :math:`\Phi(\mu / \sqrt{1 + v})`, as a score.
 
+    Of more than two classes, each is as likely as its latent value is to be the largest under noise of variance one.
+
     >>> ProbitLink().score(np.array([0.0]), np.array([1.0]))
     array([0.])
     """
 
     def score(self, mu: np.ndarray, v: np.ndarray) -> np.ndarray:
+        if mu.ndim == 2:
+            return np.log(np.maximum(winning(mu, 1 + v), _LEAST_PROBABILITY))
         t = mu / np.sqrt(1 + v)
         return log_ndtr(t) - log_ndtr(-t)
 
 
-Link = LogisticLink | ProbitLink
+class SoftmaxLink(NamedTuple):
+    r"""The score :math:`(s \mu_k + c_k) / \sqrt{1 + \kappa v_k}` of each class: one slope and one damping for all.
+
+    >>> SoftmaxLink().score(np.array([[2.0, 0.0, 0.0]]), np.zeros((1, 3)))
+    array([[2., 0., 0.]])
+    """
+
+    slope: float = 1.0
+    offset: Any = 0.0
+    damping: float = _MACKAY
+
+    def score(self, mu: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return (self.slope * mu + self.offset) / np.sqrt(1 + self.damping * v)
+
+
+Link = LogisticLink | ProbitLink | SoftmaxLink
 
 
 def settled(score: np.ndarray) -> np.ndarray:
     """Scores with ties made exact, so that the sign of a score and the larger probability always agree."""
+    if score.ndim == 2:
+        return score
     return np.where(np.abs(score) < _TIE, 0.0, score)
 
 
 def probabilities(score: np.ndarray) -> np.ndarray:
-    """The probabilities of both classes, a row each."""
-    return np.stack([expit(-score), expit(score)], axis=1)
+    """The probabilities of all classes, a row each."""
+    return softmax(score, axis=1) if score.ndim == 2 else np.stack([expit(-score), expit(score)], axis=1)
+
+
+def log_losses(score: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The log loss of each row; labels are -1 and +1, or with a column of scores for each class 0, 1, 2 ..."""
+    if score.ndim == 1:
+        return np.logaddexp(0, -y * score)
+    return logsumexp(score, axis=1) - score[np.arange(len(y)), y.astype(int)]
 
 
 def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LogisticLink:
@@ -76,20 +112,38 @@ def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.n
     The loss is averaged, so that the tolerance means the same for ten rows and ten million.
     """
     rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
+    best = _least(lambda x: _link_loss(x, *rows), _PRIOR_MEAN)
+    return LogisticLink(float(np.exp(best[0])), float(best[1]), float(np.exp(best[2])))
+
+
+def fit_softmax_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> SoftmaxLink:
+    """The same for more than two classes, with an offset for each."""
+    rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        return _softmax_link_loss(x, *rows)
+
+    start = np.concatenate([_PRIOR_MEAN[[0, 2]], np.zeros(mu.shape[1])])
+    # The loss of rows that are wrong by a huge score tells nothing of offsets: begin at a common one if that is better.
+    away = rows[3] @ np.abs(mu - mu.mean(axis=1, keepdims=True)).mean(axis=1)
+    common = start - math.log(max(1.0, away / _HUGE)) * (np.arange(len(start)) == 0)
+    best = _least(loss, min(start, common, key=lambda x: loss(x)[0]))
+    return SoftmaxLink(float(np.exp(best[0])), best[2:], float(np.exp(best[1])))
+
+
+Loss = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+
+
+def _least(loss: Loss, start: np.ndarray) -> np.ndarray:
+    """Where a loss is least, from its value, slopes and second derivatives."""
+    options = {"gtol": 1e-12, "maxiter": 50}
     best = minimize(
-        lambda x: _link_loss(x, *rows)[:2],
-        _PRIOR_MEAN,
-        jac=True,
-        hess=lambda x: _link_loss(x, *rows)[2],
-        method="trust-exact",
-        options={"gtol": 1e-12, "maxiter": 50},
+        lambda x: loss(x)[:2], start, jac=True, hess=lambda x: loss(x)[2], method="trust-exact", options=options
     ).x
     # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells the digits beyond.
-    _, slope, curvature = _link_loss(best, *rows)
+    _, slope, curvature = loss(best)
     step = np.linalg.solve(curvature, slope)
-    if np.max(np.abs(step)) < _LAST_STEP:
-        best = best - step
-    return LogisticLink(float(np.exp(best[0])), float(best[1]), float(np.exp(best[2])))
+    return best - step if np.max(np.abs(step)) < _LAST_STEP else best
 
 
 def _link_loss(
@@ -113,3 +167,39 @@ def _link_loss(
     bend[2, 2] = pull @ (score * share * (0.75 * share - 0.5))
     curvature = (slopes * (weight * miss * (1 - miss))) @ slopes.T + bend + prior_weight * np.diag(_PRIOR_SD**-2)
     return float(loss), gradient, curvature
+
+
+def _softmax_link_loss(
+    x: np.ndarray, mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray, prior_weight: float = 1.0
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """The penalised loss at ``(log s, log kappa, c)``, its gradient and its second derivatives.
+
+    With probabilities ``p``, the loss bends as :math:`diag(p) - p p^T` in the scores of a row; offsets meet their own
+    score only, so that no array has rows, classes and parameters.
+    """
+    s, kappa, c = math.exp(x[0]), math.exp(x[1]), x[2:]
+    shrink = 1 / np.sqrt(1 + kappa * v)
+    share, signal, score = kappa * v * shrink**2, s * mu * shrink, (s * mu + c) * shrink
+    p, own = softmax(score, axis=1), y.astype(int)
+    away = np.concatenate([(x[:2] - _PRIOR_MEAN[[0, 2]]) / _PRIOR_SD[[0, 2]], c / _PRIOR_SD[1]])
+    sd = np.concatenate([_PRIOR_SD[[0, 2]], np.full(len(c), _PRIOR_SD[1])])
+    loss = weight @ log_losses(score, y) + prior_weight * 0.5 * away @ away
+    pull = weight[:, None] * p
+    pull[np.arange(len(y)), own] -= weight
+    common = np.stack([signal, -0.5 * score * share])  # slopes of all scores in the two parameters that they share
+    gradient = np.concatenate([np.einsum("jik,ik->j", common, pull), np.einsum("ik,ik->k", shrink, pull)])
+    bend = np.diag(prior_weight / sd**2)
+    felt = np.einsum("ik,jik->ji", p, common)
+    bend[:2, :2] += np.einsum("i,ik,jik,lik->jl", weight, p, common, common) - (weight * felt) @ felt.T
+    of_offsets = p * shrink
+    weighted = weight[:, None] * of_offsets
+    cross = np.einsum("ik,jik->jk", weighted, common) - felt @ weighted
+    cross[1] += np.einsum("ik,ik->k", pull, -0.5 * shrink * share)
+    bend[:2, 2:] += cross
+    bend[2:, :2] += cross.T
+    bend[2:, 2:] += np.diag(np.einsum("ik,ik->k", weighted, shrink)) - weighted.T @ of_offsets
+    bend[0, 0] += np.sum(pull * signal)
+    bend[0, 1] += np.sum(pull * -0.5 * signal * share)
+    bend[1, 0] += np.sum(pull * -0.5 * signal * share)
+    bend[1, 1] += np.sum(pull * score * share * (0.75 * share - 0.5))
+    return float(loss), gradient + prior_weight * away / sd, bend

@@ -27,8 +27,8 @@ from .chunks import gather_rows, sweep
 from .engine import Problem
 from .gaussian import Belief
 from .likelihoods import Sites
-from .rows import IncompleteFeatures, IncompleteRows, Latent
-from .sampling import allotted, scattered
+from .rows import FilledFeatures, IncompleteFeatures, IncompleteRows, Latent
+from .sampling import allotted, by_class, scattered
 
 #: A row that makes up more than this share of its own spread leaves nothing to divide by.
 _LARGEST_SHARE = 0.99
@@ -92,8 +92,8 @@ def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[P
     if table.n_rows <= at_most:
         return problem, unit
     y, weight = to_numpy(table.y), to_numpy(table.weight)
-    classes = np.flatnonzero(y < 0), np.flatnonzero(y >= 0)
-    counts = allotted(len(classes[0]), len(classes[1]), at_most)
+    classes = by_class(y)
+    counts = allotted([len(rows) for rows in classes], at_most)
     chosen = [rows[scattered(len(rows), count)] for rows, count in zip(classes, counts, strict=True)]
     growth = [weight[rows].sum() / max(weight[some].sum(), 1e-300) for rows, some in zip(classes, chosen, strict=True)]
     rows = np.concatenate(chosen)
@@ -108,9 +108,12 @@ def divided_out(
     """The formulas of this module, row by row."""
     xp = namespace(latent.mu)
     slope = sites.b - sites.w * latent.mu
+    unit = unit if latent.mu.ndim == 1 else unit[:, None]
     site_share, share = unit * sites.w * latent.spread, unit * response.curvature * response.spread
     usable = (site_share <= _LARGEST_SHARE) & (share <= _LARGEST_SHARE)
     kept, kept_site = (xp.where(usable, 1 - part, xp.ones_like(part)) for part in (share, site_share))
+    if latent.mu.ndim == 2:
+        usable = xp.all(usable, axis=1)
     if foretold is None:
         mu = latent.mu - unit * response.spread * slope / kept
         return LeftOut(mu, latent.leftover + latent.spread / kept_site, usable)
@@ -129,9 +132,8 @@ def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
         features = problem.features(index)
         assert isinstance(features, IncompleteFeatures)
         before, after = features.foreseen(seen), problem.settled(index, seen)
-        moved = before.phi - after.phi
-        shared = after.moments(seen).spread + (moved * after.cross(seen)[:, : moved.shape[1]]).sum(axis=1)
-        return *before.moments(seen), shared
+        assert isinstance(after, FilledFeatures)
+        return *before.moments(seen), after.shared(before, seen)
 
     *latent, shared = gather_rows(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
     return Foretold(Latent(*latent), shared)
@@ -139,7 +141,8 @@ def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
 
 def _responding(problem: Problem, belief: Belief, curvature: Array) -> Belief:
     """The belief whose covariance holds the rows' curvatures in place of their sites' precisions."""
-    weighted, seen = problem.table.weight * curvature, problem.seen(belief)
+    weight = problem.table.weight if curvature.ndim == 1 else problem.table.weight[:, None]
+    weighted, seen = weight * curvature, problem.seen(belief)
     size = problem.table.block_rows
 
     def one_block(index: int) -> tuple[Array, Array]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-#: A rare class is at least this share of a sample, as far as it has rows.
+#: The rarer of two classes is at least this share of a sample, as far as it has rows; of many, each in proportion.
 _LEAST_SHARE = 0.25
 
 
@@ -43,13 +45,22 @@ def drawn_by_weight(weight: np.ndarray, size: int, rng: np.random.RandomState) -
     return np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
 
 
-def allotted(first: int, second: int, size: int) -> tuple[int, int]:
-    """How many of the rows of two classes make a sample: in proportion, but enough of the rarer.
+def by_class(y: np.ndarray) -> list[np.ndarray]:
+    """The rows of each class that is there, in order."""
+    return [np.flatnonzero(y == label) for label in np.unique(y)]
 
-    >>> allotted(9000, 1000, 1000), allotted(9990, 10, 1000), allotted(300, 300, 400)
-    ((750, 250), (990, 10), (200, 200))
+
+def allotted(counts: Sequence[int], size: int) -> list[int]:
+    """How many of the rows of each class make a sample: in proportion, but enough of the rarer.
+
+    >>> allotted([9000, 1000], 1000), allotted([9990, 10], 1000), allotted([300, 300], 400)
+    ([750, 250], [990, 10], [200, 200])
+    >>> allotted([9000, 500, 500, 3], 1000)
+    [747, 125, 125, 3]
     """
-    rare, common = sorted((first, second))
-    few = min(rare, max(round(size * rare / (rare + common)), int(_LEAST_SHARE * size)))
-    many = min(common, size - few)
-    return (few, many) if first <= second else (many, few)
+    share, left, rows = [0] * len(counts), size, sum(counts)
+    least = int(_LEAST_SHARE * size * 2 / max(len(counts), 1))
+    for index in np.argsort(counts, kind="stable"):  # what the rarer do not use is for the others
+        share[index] = min(counts[index], left, max(round(left * counts[index] / max(rows, 1)), least))
+        left, rows = left - share[index], rows - counts[index]
+    return share

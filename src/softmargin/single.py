@@ -8,12 +8,13 @@ moments of rows err by a share of :math:`\epsilon` of themselves.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from .arrays import namespace, precision_of
 from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
-from .rows import Features, InducingRows, Latent
+from .rows import ClasswiseFeatures, ClasswiseRows, Features, InducingRows, Latent
 
 #: Features of a problem in double precision are narrowed while they take no more than this.
 _MOST_BYTES = 256 * 2**20
@@ -28,8 +29,10 @@ class Narrow(Features):
         return super().moments(belief.seen_by(self.phi))
 
 
-def narrowed(features: Features) -> Narrow:
+def narrowed(features: Any) -> Any:
     """The same features in float32; what they leave over stays as it is."""
+    if isinstance(features, ClasswiseFeatures):
+        return ClasswiseFeatures(narrowed(features.base))
     xp = namespace(features.phi)
     return Narrow(xp.astype(features.phi, xp.float32), features.leftover)
 
@@ -37,11 +40,10 @@ def narrowed(features: Features) -> Narrow:
 def may_be_single(problem: Problem) -> bool:
     """Whether a problem is in double precision, its features are whitened, and it steps far enough to profit."""
     table, likelihood = problem.table, problem.likelihood
+    rows = problem.rows.rows if isinstance(problem.rows, ClasswiseRows) else problem.rows
     is_double = precision_of(table.reference) < 1e-12
     fits = table.n_rows * problem.rows.n_weights * 8 <= _MOST_BYTES
-    return (
-        isinstance(problem.rows, InducingRows) and likelihood.is_bound and likelihood.needs_guard and is_double and fits
-    )
+    return isinstance(rows, InducingRows) and likelihood.is_bound and likelihood.needs_guard and is_double and fits
 
 
 def in_single(problem: Problem) -> Problem:

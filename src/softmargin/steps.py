@@ -128,7 +128,7 @@ def ascend(
     What the prior infers beside the weights begins as it is in ``before``.
     """
     return Ascender(
-        problem.stats,
+        problem.stats_together,
         problem.prior,
         problem.likelihood,
         problem.table.reference,
@@ -136,6 +136,7 @@ def ascend(
         max_passes=max_passes,
         memory=memory,
         monitor=monitor,
+        longest=problem.longest_step,
     ).run(start, before)
 
 
@@ -162,9 +163,10 @@ class Ascender:
         max_passes: int = 200,
         memory: int = 5,
         monitor: Monitor | None = None,
+        longest: float = 1.0,
     ) -> None:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
-        self._reference, self._max_passes = reference, max_passes
+        self._reference, self._max_passes, self._longest = reference, max_passes, longest
         self._memory = memory if likelihood.is_bound else 0
         self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_gaussian
         self._monitor = monitor if monitor is not None else Monitor()
@@ -176,7 +178,7 @@ class Ascender:
         point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, before)
         self._monitor.record(point.objective, accepted=True)
         near = _NEAR if self._nearly_newton else np.inf
-        climb = _Climb(point, min(self._memory, _affordable_memory(point)), near)
+        climb = _Climb(point, min(self._memory, _affordable_memory(point)), near, self._longest)
         reason = "passes"
         try:
             for _ in range(self._max_passes - 1):
@@ -218,7 +220,7 @@ class Ascender:
             climb.reject(extrapolated)
 
     def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0) -> Point:
-        if before is None or rate == 1:
+        if before is None or rate == self._longest:
             belief = self._prior.update(*natural, before)
         else:
             # A step short enough should ascend: so move the weights first, then all else given them.
@@ -240,12 +242,14 @@ class Ascender:
 class _Climb:
     """Where an ascent stands: the points it may combine, the length of its steps, and how calm it has become."""
 
-    def __init__(self, start: Point, memory: int, near: float) -> None:
+    def __init__(self, start: Point, memory: int, near: float, longest: float = 1.0) -> None:
         self.point = self.best = start
         self.recent = [start]
-        self.rate, self.calm, self.to_come = 1.0, 0, float("inf")
+        self.rate, self.calm, self.to_come = longest, 0, float("inf")
+        self._longest = longest
         self._memory, self._near, self._gain = memory, near, float("inf")
         self._plain_steps_due, self._penance = 0, 1
+        self._patience, self._steps_to_grow, self._grown = 1, 0, False
 
     @property
     def may_extrapolate(self) -> bool:
@@ -256,10 +260,12 @@ class _Climb:
     def accept(self, candidate: Point, gain: float, extrapolated: bool, ascending: bool) -> None:
         # A gain is in proportion to the length of its step; the squared way of a mean to the square of it.
         self.to_come = _still_to_come(gain, self._gain, self.rate if ascending else self.rate**2)
-        if ascending or gain < self._gain:
-            self.rate = min(1.0, 2 * self.rate)
-        else:
+        self._steps_to_grow -= 1
+        self._grown = self._steps_to_grow < 0 and self.rate < self._longest
+        if not ascending and gain >= self._gain:
             self.rate = max(0.1, self.rate / 2)
+        elif self._steps_to_grow < 0:
+            self.rate = min(self._longest, 2 * self.rate)
         self.point, self._gain = candidate, gain
         self.best = max(self.best, candidate, key=lambda point: point.objective)
         self.recent = [*self.recent, candidate][-(self._memory + 1) :]
@@ -272,7 +278,10 @@ class _Climb:
         if extrapolated:  # each time in a row it takes twice as many plain steps to try again
             self._plain_steps_due, self._penance = self._penance, min(2 * self._penance, _MOST_PENANCE)
         else:
-            self.rate, self._near = self.rate / 2, np.inf
+            if self._grown:  # it was too soon, and each time in a row twice as soon
+                self._patience = min(2 * self._patience, _MOST_PENANCE)
+                self._steps_to_grow = self._patience
+            self.rate, self._near, self._grown = self.rate / 2, np.inf, False
 
 
 def _still_to_come(gain: float, before: float, share: float) -> float:

@@ -247,7 +247,7 @@ class _Wanderer:
         self._problem, self._walk, self._size, self._monitor, self._watch = problem, walk, size, monitor, watch
         self._rule, self._rate, self._step, self._visited = rule, 0.0, 0, 0
         self._weight = float(problem.table.weight.sum())
-        self._longest = _LONGEST if problem.likelihood.needs_guard else 1.0
+        self._longest = _LONGEST if problem.likelihood.needs_guard else problem.likelihood.longest_step
         self._waiting: Stats | None = None
         self._gauge = Gauge()
 
@@ -300,7 +300,7 @@ class _Wanderer:
     def _gradient(self, batch: Stats) -> np.ndarray:
         """The noisy natural gradient, in units of the belief's deviations."""
         change = combined(scaled(batch, self._weight / float(batch.n)), -1, self._whole)
-        return self._belief.felt(change.G, change.h)
+        return self._problem.prior.felt(self._belief, change.G, change.h)
 
     def _implied(self, stats: Stats, before: Belief) -> Belief:
         return self._problem.prior.update(stats.G, stats.h, before)
@@ -354,12 +354,13 @@ def polish(problem: Problem, ascent: Ascent) -> Ascent:
     objective are then still those of the belief before the step.
     """
     point = ascent.point
-    stats = problem.stats(point.belief)
+    stats = problem.stats_together(point.belief)
     point = Point(point.natural, point.belief, stats, objective(stats.bound, problem.prior, point.belief))
-    belief = problem.prior.update(stats.G, stats.h, point.belief)
-    is_short = belief.moved_from(point.belief) <= problem.rows.n_weights
+    natural = point.towards_image(problem.longest_step)
+    belief = problem.prior.update(*natural, point.belief)
+    is_short = belief.moved_from(point.belief) <= belief.n_weights
     if is_short or not problem.likelihood.needs_guard or _sampled_gain(problem, point.belief, belief) >= 0:
-        point = point._replace(natural=point.image, belief=belief)
+        point = point._replace(natural=natural, belief=belief)
     return Ascent(point, ascent.reason)
 
 

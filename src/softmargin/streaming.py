@@ -40,11 +40,11 @@ from .arrays import Array, combined, namespace, to_numpy
 from .chunks import sweep
 from .engine import Problem
 from .gaussian import Belief
-from .links import Link, LogisticLink, fit_logistic_link
+from .links import Link, fit_logistic_link, fit_softmax_link, log_losses
 from .loo import left_out, thinned
 from .monitor import Monitor
-from .priors import Prior
-from .rows import ReducedRows
+from .priors import Classwise, Prior
+from .rows import ReducedRows, beneath
 from .sampling import scattered
 from .steps import Ascent, Natural, ascend
 
@@ -73,13 +73,13 @@ class Record(NamedTuple):
         some = Record(*(part[scattered(len(self.y), at_most)] for part in self))
         return some._replace(weight=some.weight * (self.weight.sum() / max(some.weight.sum(), 1e-300)))
 
-    def link(self) -> LogisticLink:
+    def link(self) -> Link:
         """The link of least log loss on these rows."""
-        return fit_logistic_link(*self)
+        return fit_logistic_link(*self) if self.mu.ndim == 1 else fit_softmax_link(*self)
 
     def losses(self, link: Link) -> np.ndarray:
         """The log loss of each row."""
-        return np.logaddexp(0, -self.y * link.score(self.mu, self.v))
+        return log_losses(link.score(self.mu, self.v), self.y)
 
     def log_loss(self, link: Link) -> float:
         """The mean log loss of these rows; NaN if there are none."""
@@ -100,7 +100,7 @@ class Stream(NamedTuple):
 
 def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
     """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
-    if not problem.prior.is_plain or isinstance(problem.rows, ReducedRows):
+    if not problem.prior.is_plain or isinstance(beneath(problem.rows), ReducedRows):
         return None
     some, _ = thinned(problem, problem.table.weight)
     point = ascent.point
@@ -162,6 +162,14 @@ class Past(NamedTuple):
         return combined(self.natural, 1, Natural(G, h))
 
 
+def _past(prior: Prior, natural: Natural, belief: Any) -> Any:
+    """The past as a prior: for many classes one for each, for what rows said of one class is a Gaussian of its own."""
+    if not isinstance(prior, Classwise):
+        return Past.of(prior, natural, belief)
+    every = zip(prior.priors, natural.G, natural.h, belief.parts, strict=True)
+    return Classwise(tuple(Past.of(own, Natural(G, h), part) for own, G, h, part in every))
+
+
 def _divergence(prior: Prior, natural: Natural, belief: Belief) -> Array:
     r""":math:`KL(q \| p) - E_q \log t`, with :math:`E_q \log t = h^T m - (\mathrm{tr}\, G S + m^T G m) / 2`."""
     xp = namespace(belief.mean)
@@ -198,7 +206,7 @@ def absorb(
         natural = _remembered(problem, ascent)
     else:
         kept = combined(stream.natural, keep - 1, stream.natural)
-        past = Past.of(problem.prior, kept, stream.belief)
+        past = _past(problem.prior, kept, stream.belief)
         ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor)
         natural = combined(kept, 1, _remembered(problem, ascent))
     belief, weight = ascent.point.belief, float(ascent.point.stats.n)
@@ -219,7 +227,8 @@ def _remembered(problem: Problem, ascent: Ascent) -> Natural:
         features, (_, y, weight) = problem.features(index), problem.table.block(index)
         mu, v = (latent := features.moments(seen)).mu, latent.v
         sites, k = likelihood.sites(y, mu, v), likelihood.curvature(y, mu, v)
-        return Natural(*features.gather(weight * k, weight * (sites.b + (k - sites.w) * mu)))
+        each = weight if k.ndim == 1 else weight[:, None]
+        return Natural(*features.gather(each * k, each * (sites.b + (k - sites.w) * mu)))
 
     return reduce(lambda a, b: combined(a, 1, b), sweep(one_block, problem.table.n_blocks, problem.n_jobs))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 _NAMES_SHOWN = 5
@@ -202,37 +202,34 @@ def check_labels(X: Any, y: Any) -> np.ndarray:
     return y
 
 
-def two_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The two classes present, and the labels as -1 and +1; rows of weight zero are not present."""
+def present_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes present, and the labels as `codes_of` has them; rows of weight zero are not present."""
     classes, codes = np.unique(y, return_inverse=True)
     present = np.flatnonzero(np.bincount(codes, weights=weight > 0, minlength=len(classes)))
     if len(present) == 0:
         raise ValueError("All weights are zero: at least one row of each class needs a positive weight.")
-    if len(present) > 2:
-        raise ValueError(
-            f"Only binary classification is supported. The type of the target is {type_of_target(y)}: y has "
-            f"{len(present)} classes."
-        )
     if len(present) < 2:
         only = classes[present].tolist()
         raise ValueError(
-            f"y must hold two classes in rows of positive weight, but there is only one class: {only}. "
+            f"y must hold two classes or more in rows of positive weight, but there is only one class: {only}. "
             f"Add rows of another class."
         )
-    return classes[present], np.where(codes == present[1], 1.0, -1.0)
+    return classes[present], _coded(np.searchsorted(present, codes), len(present))
+
+
+def _coded(index: np.ndarray, n_classes: int) -> np.ndarray:
+    return np.where(index == 1, 1.0, -1.0) if n_classes == 2 else index.astype(np.float64)
 
 
 def declared_classes(classes: Any, known: np.ndarray | None) -> np.ndarray:
-    """The two classes of a stream: as declared in its first call, and the same ever after."""
+    """The classes of a stream: as declared in its first call, and the same ever after."""
     if classes is None:
         if known is None:
-            raise ValueError(
-                "classes must be given in the first call of partial_fit: later batches may hold the other."
-            )
+            raise ValueError("classes must be given in the first call of partial_fit: later batches may hold others.")
         return known
     declared = np.unique(np.asarray(classes))
-    if len(declared) != 2:
-        raise ValueError(f"classes must hold two different labels, got {declared.tolist()}.")
+    if len(declared) < 2:
+        raise ValueError(f"classes must hold two different labels or more, got {declared.tolist()}.")
     if known is not None and not np.array_equal(declared, known):
         raise ValueError(
             f"classes was {known.tolist()} in the first call of partial_fit, and is {declared.tolist()} now."
@@ -240,12 +237,12 @@ def declared_classes(classes: Any, known: np.ndarray | None) -> np.ndarray:
     return declared
 
 
-def signs_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Labels as -1 and +1, of two declared classes."""
+def codes_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels of declared classes: as -1 and +1 if there are two of them, and as 0, 1, 2 ... if there are more."""
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(f"y holds {unknown.tolist()}, but the classes were declared as {classes.tolist()}.")
-    return np.where(y == classes[1], 1.0, -1.0)
+    return _coded(np.searchsorted(classes, y), len(classes))
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
@@ -279,7 +276,7 @@ def class_weights(
     if class_weight is None:
         return np.ones(len(y))
     if declared is not None:
-        signs_of(y, declared)
+        codes_of(y, declared)
         classes, codes = declared, np.searchsorted(declared, y)
     else:
         classes, codes = np.unique(y, return_inverse=True)

@@ -1,7 +1,8 @@
 """The classifiers: thin scikit-learn classes that pick their parts and leave the work to the engine."""
 
+from .gpc import BayesianGPC
 from .linear import BayesianLinearSVC
 from .mixed import BayesianMixedSVC
 from .svc import BayesianSVC
 
-__all__ = ["BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC"]
+__all__ = ["BayesianGPC", "BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC"]

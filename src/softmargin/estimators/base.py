@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -17,79 +17,38 @@ from sklearn.utils.validation import check_is_fitted
 from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
 from ..diagnostics import to_arviz
 from ..engine import Problem
-from ..imputation import ColumnModel
-from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
-from ..likelihoods import LOSSES
-from ..links import Link, LogisticLink, ProbitLink, probabilities, settled
+from ..inference import DRAWABLE, HINGES, INFERENCES, Plan, infer
+from ..likelihoods import LOSSES, MULTI_CLASS, Likelihood
+from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink, probabilities, settled
 from ..monitor import InterruptedFitWarning, Monitor
-from ..priors import Prior
-from ..rows import Rows, View
-from ..streaming import NOTHING, Record, Stream, begun
+from ..priors import Classwise, Imputing, Prior
+from ..rows import ClasswiseRows, IncompleteRows, Rows, View
+from ..streaming import NOTHING, Record, begun
 from ..validation import (
     check_labels,
     check_rows,
     check_weights,
     class_weights,
+    codes_of,
     has_missing,
     learning_rate,
     number_of_jobs,
     one_of,
     positive_integer,
     positive_number,
-    signs_of,
-    two_classes,
+    present_classes,
 )
+from .found import Data, Found, Parts
 from .posterior import named_draws
 
 LINKS = ("loo", "probit", "logistic")
-
-
-class Data(NamedTuple):
-    """What a fit is given, checked: labels are -1 and +1, and ``unit`` is the weight of one copy of each row.
-
-    ``whole`` says that no other rows will follow.
-    """
-
-    X: Any
-    y: np.ndarray
-    weight: np.ndarray
-    unit: np.ndarray
-    classes: np.ndarray
-    whole: bool = True
-
-
-class Parts(NamedTuple):
-    """The rows and the prior of a model, the loss they are to meet, the kernels that were judged on the way, and what
-    is thought of columns whose entries may be missing."""
-
-    rows: Any
-    prior: Any
-    loss: str
-    judged: list[dict[str, Any]] = []
-    columns: ColumnModel | None = None
-
-
-class Found(NamedTuple):
-    """All that a fit finds."""
-
-    data: Data
-    parts: Parts
-    problem: Problem
-    inferred: Inferred
-    stream: Stream | None
-    monitor: Monitor
-    link: Link
-    loo_log_loss: float | None
-
-    @property
-    def reason(self) -> str:
-        return "interrupt" if self.monitor.interrupted else self.inferred.ascent.reason
 
 
 class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
     loss: str
+    multi_class: str = "auto"
     inference: str
     batch_size: int | str = "auto"
     learning_rate: Any = "adaptive"
@@ -106,6 +65,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     verbose: bool | int
     random_state: Any
     _INFERENCES: tuple[str, ...] = INFERENCES
+    _MULTI_CLASS: tuple[str, ...] = ("auto", "weston-watkins", "crammer-singer", "ovr", "softmax")
     #: Whether entries of X may be missing, and whether X may be sparse.
     _MISSING: bool = False
     _SPARSE: bool = True
@@ -118,7 +78,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         X : array, CSR matrix or frame of shape (n_rows, n_columns)
             Rows to learn from.
         y : sequence of n_rows labels
-            Two classes, of any type that sorts.
+            Two classes or more, of any type that sorts.
         sample_weight : sequence of n_rows weights, optional
             A row of weight k counts as k copies of it; a row of weight 0 is not there.
 
@@ -151,16 +111,44 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         data = self._check_data(X, y, sample_weight)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         with one_blas_thread:
+            self._refuse_classes(data.n_classes)
             parts = self._parts(data, rng, monitor, jobs)
             self._refuse_inference(parts.prior)
-            table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
-            problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
+            problem = self._problem(data, parts, jobs)
             problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
             record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
-            link, loo_log_loss = self._fit_link(record)
+            link, loo_log_loss = self._fit_link(record, data.n_classes)
         return Found(
-            data, parts, problem, inferred, begun(problem, inferred.ascent, record), monitor, link, loo_log_loss
+            data,
+            parts,
+            problem,
+            inferred,
+            begun(problem, inferred.ascent, record),
+            monitor,
+            link,
+            loo_log_loss,
+            data.class_totals,
         )
+
+    def _problem(self, data: Data, parts: Parts, jobs: int) -> Problem:
+        """The parts put together; for more than two classes each has weights, and a prior, of its own."""
+        likelihood = self._likelihood(parts.loss, data.n_classes, parts.prior)
+        rows, prior, apart = parts.rows, parts.prior, isinstance(parts.rows, (ClasswiseRows, IncompleteRows))
+        if data.n_classes > 2 and not apart:
+            rows, prior = ClasswiseRows(rows, data.n_classes), Classwise.alike(prior, data.n_classes)
+        table = Table.of(data.X, data.y, data.weight, rows.width, rows.least_rows)
+        return Problem(table, rows, likelihood, prior, jobs)
+
+    def _likelihood(self, loss: str, n_classes: int, prior: Any = None) -> Likelihood:
+        """The likelihood of a loss, and of how classes meet in it."""
+        if n_classes == 2:
+            return LOSSES[loss]
+        how = self.multi_class
+        if how == "auto" and isinstance(prior, Imputing):
+            how = "ovr"  # where a row itself is uncertain, the variance of a difference is not the sum
+        elif how == "auto":
+            how = "softmax" if loss == "logistic" else "weston-watkins"
+        return MULTI_CLASS[how](LOSSES[loss])
 
     def _check_data(
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
@@ -172,11 +160,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
         if classes is None:
-            classes, signs = two_classes(y, weight)
+            classes, codes = present_classes(y, weight)
         else:
-            signs = signs_of(y, classes)
+            codes = codes_of(y, classes)
         seen = slice(None) if np.all(weight > 0) else weight > 0
-        return Data(X[seen], signs[seen], weight[seen], unit[seen], classes)
+        return Data(X[seen], codes[seen], weight[seen], unit[seen], classes, copies[seen])
 
     def _numbers(self, X: Any, reset: bool = False) -> Any:
         """Rows as numbers, checked."""
@@ -196,6 +184,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _check_parameters(self) -> None:
         one_of("loss", self.loss, ("auto", *LOSSES))
+        one_of("multi_class", self.multi_class, self._MULTI_CLASS)
+        self._refuse_loss()
         one_of("inference", self.inference, self._INFERENCES)
         allowed = {"gibbs": DRAWABLE, "ecm": HINGES}.get(self.inference, LOSSES)
         if self.loss != "auto" and self.loss not in allowed:
@@ -216,6 +206,22 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         positive_number("max_time", self.max_time, none=True)
         number_of_jobs(self.n_jobs)
 
+    def _refuse_loss(self) -> None:
+        """Some ways for classes to meet are known for some losses only."""
+        allowed = {"crammer-singer": ("auto", *HINGES), "softmax": ("logistic",)}.get(self.multi_class)
+        if allowed is not None and self.loss not in allowed:
+            raise ValueError(
+                f"multi_class={self.multi_class!r} goes with loss={' or '.join(map(repr, allowed))}, got {self.loss!r}."
+            )
+
+    def _refuse_classes(self, n_classes: int) -> None:
+        """Some things are known for two classes only."""
+        if n_classes > 2 and self.inference in ("gibbs", "ecm"):
+            raise ValueError(
+                f"inference={self.inference!r} is for two classes, and y has {n_classes}; use 'auto', 'cavi' or 'svi', "
+                f"or put the classifier into sklearn.multiclass.OneVsRestClassifier."
+            )
+
     def _refuse_inference(self, prior: Prior) -> None:
         if self.inference in ("svi", "ecm") and not prior.is_plain:
             raise ValueError(
@@ -228,15 +234,19 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         """The rows and the prior of this model, found with so many threads."""
 
     def _loss_for(self, gaussian: bool = True) -> str:
-        """The loss to fit: where latent values are not Gaussian, ``"auto"`` is a bound that needs two moments only."""
+        """The loss to fit: where latent values are not Gaussian, ``"auto"`` is a bound that needs two moments only.
+
+        That of Crammer and Singer is their own.
+        """
         if self.loss != "auto":
             return self.loss
-        return "hinge" if gaussian else "hinge-augmented"
+        return "hinge" if gaussian and self.multi_class != "crammer-singer" else "hinge-augmented"
 
-    def _fit_link(self, record: Record) -> tuple[Link, float | None]:
+    def _fit_link(self, record: Record, n_classes: int = 2) -> tuple[Link, float | None]:
         """The link, and the log loss of the rows that it was fitted on, if any: NaN if none can be left out."""
         if self.link != "loo":
-            return (ProbitLink() if self.link == "probit" else LogisticLink()), None
+            plain = LogisticLink() if n_classes == 2 else SoftmaxLink()
+            return (ProbitLink() if self.link == "probit" else plain), None
         link = record.link()
         return link, record.log_loss(link)
 
@@ -252,7 +262,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.bound_, self.stop_reason_ = ascent.point.objective, found.reason
         self.history_, self.n_iter_ = found.monitor.history, len(found.monitor.history)
         self.link_, self.loo_log_loss_ = found.link, found.loo_log_loss
-        self._fitted_prior, self._stream = problem.prior, found.stream
+        self._weight_prior, self._stream = problem.prior, found.stream
+        self._class_totals = found.class_totals
+        self.fitted_prior_, self.data_prior_ = (part / max(part.sum(), 1e-300) for part in found.class_totals)
 
     def _view_of(self, dtype: Any, missing: bool = False) -> View:
         """The quickest way to latent moments, for rows with or without missing entries."""
@@ -282,7 +294,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         return hasattr(self, "link_")
 
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Joint draws of the latent values of the rows of ``X``, a column each.
+        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two.
 
         Draws are functions: rows near each other vary together.  For a kernel model that takes a matrix of
         all pairs of rows of ``X``.
@@ -295,9 +307,12 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         features, weights = rows.lift(X), self._draw_weights(n_samples, rng)
         # Missing entries are drawn anew with each draw of the weights, from what the others foretell.
         filled = (features.drawn(u, self._seen_belief.hyper, (nothing, nothing), nothing, rng) for u in weights)
-        draws = np.column_stack([part.at(u) for part, u in zip(filled, weights, strict=True)])
+        draws = np.stack([part.at(u) for part, u in zip(filled, weights, strict=True)], axis=-1)
         root = rows.leftover_root(X)
-        return draws if root is None else draws + root @ rng.standard_normal((root.shape[1], n_samples))
+        if root is None:
+            return draws
+        noise = rng.standard_normal((root.shape[1], *draws.shape[1:]))
+        return draws + (np.tensordot(root, noise, axes=1) if root.ndim == 2 else np.einsum("irk,rks->iks", root, noise))
 
     def to_arviz(self) -> Any:
         """The draws of ``inference="gibbs"`` by their names and in the user's units, as ArviZ keeps them.
@@ -311,27 +326,30 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         likelihood = {"lp": self.draws_.log_likelihood}
         return to_arviz(named.draws, dims=named.dims, coords=named.coords, sample_stats=likelihood)
 
-    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
+        """One entry for each draw: weights, or a tuple of those of each class."""
         if self.draws_ is None:
-            return self._seen_belief.sample(n_samples, rng)
+            draws = self._seen_belief.sample(n_samples, rng)
+            return list(zip(*draws, strict=True)) if isinstance(draws, tuple) else draws
         return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The logit of the probability of ``classes_[1]``, for each row."""
+        """The logit of the probability of ``classes_[1]``, for each row; of more than two classes, a score for each,
+        of which ``predict_proba`` is the softmax."""
         mu, v = self.latent_mean_and_variance(X)
         return settled(self.link_.score(mu, v))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of either class, for each row; columns are in the order of ``classes_``."""
+        """The probability of every class, for each row; columns are in the order of ``classes_``."""
         return probabilities(self.decision_function(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """The likelier class of each row."""
         score = self.decision_function(X)
-        return self.classes_[(score > 0).astype(int)]
+        return self.classes_[(score > 0).astype(int) if score.ndim == 1 else probabilities(score).argmax(axis=1)]
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row, before any link."""
+        """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
         check_is_fitted(self)
         X = self._numbers(X)
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
@@ -348,7 +366,6 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = self._SPARSE
         tags.input_tags.allow_nan = self._MISSING
         return tags

@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import NotPositiveDefiniteError, cholesky, combined, to_numpy
 from ..chunks import dense
 from ..columns import describe
+from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import ColumnModel, Imputation, column_sums
-from ..priors import Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
-from ..rows import GroupedRows, IncompleteRows, LinearRows, ReducedRows
+from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
+from ..rows import ClasswiseRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
 from ..validation import has_missing, inclusion_share, one_of, positive_number
-from .base import Found
+from .base import Data, Found
 
 PRIORS = ("ridge", "ard", "laplace-zero")
 #: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
@@ -86,8 +87,21 @@ def _prior(model: Any, n_columns: int, intercept: bool) -> Ridge | VarianceCompo
     return Ridge(np.block([[precision, np.zeros((n_columns, 1))], [np.zeros(n_columns), loose]]))
 
 
+def with_gaps(model: Any, rows: Any, prior: Any, columns: ColumnModel, data: Data) -> tuple[IncompleteRows, Imputing]:
+    """Rows and prior of a table with missing entries: classes have weights of their own, and columns in common."""
+    if data.n_classes > 2:
+        if model.multi_class not in ("auto", "ovr"):
+            raise ValueError(
+                f"multi_class={model.multi_class!r} compares the classes of a row, whose latent values vary together "
+                f"where entries of the row are missing, in a way that it has no bound for; use 'ovr', which is 'auto' "
+                f"there, or impute the missing values first."
+            )
+        rows, prior = ClasswiseRows(rows, data.n_classes), Classwise.alike(prior, data.n_classes)
+    return IncompleteRows(rows, columns.n_columns), Imputing(prior, columns, float(data.weight.sum()))
+
+
 class Coefficients(NamedTuple):
-    """Means and standard deviations, in the units of the columns as they came."""
+    """Means and standard deviations, in the units of the columns as they came; a row for each class."""
 
     mean: np.ndarray
     std: np.ndarray
@@ -126,34 +140,44 @@ class FixedEffectsMixin:
     _numbers: Callable[..., Any]
 
     def _keep_fixed(self, found: Found, hyper: Any) -> None:
-        """Stores what was found of the fixed effects; ``hyper`` is what their prior inferred."""
-        columns, seen = self._columns, self._seen_belief
-        if isinstance(self.rows_, ReducedRows):
-            of_columns = coefficients_of_many(self.rows_, seen.mean, seen.covariance)
-        else:
-            n = columns.n_weights
-            of_columns = coefficients(columns, seen.core_mean[:n], seen.core_covariance[:n, :n])
+        """Stores what was found of the fixed effects; ``hyper`` is what their prior inferred, or those of classes."""
+        every = [self._coefficients(index, part) for index, part in enumerate(class_parts(self._seen_belief))]
+        of_columns = Coefficients(*map(np.concatenate, zip(*every, strict=True)))
         self.coef_, self.coef_std_, self.intercept_, self.intercept_std_ = of_columns
         if not isinstance(self.rows_, IncompleteRows):
             self._foretell(found)
-        if isinstance(hyper, Inferred):
-            hyper = hyper.fixed
+        many = isinstance(self.belief_, ClassBelief)
+        hypers = [of.fixed if isinstance(of, Inferred) else of for of in (hyper if many else (hyper,))]
         for name in ("inclusion_probability_", "positive_probability_"):
             vars(self).pop(name, None)
-        if isinstance(hyper, Selection):
-            self._keep_selection(hyper)
-        else:
-            self.prior_variance_ = self.prior if hyper is None else one_or_all(1 / hyper.mean_precision)
+        if hypers[0] is None:
+            self.prior_variance_ = self.prior
+            return
+        chosen = isinstance(hypers[0], Selection)
+        variances = [one_or_all(1 / (of.variance if chosen else of).mean_precision) for of in hypers]
+        self.prior_variance_ = np.array(variances) if many else variances[0]
+        if chosen:
+            self._keep_selection([of.included for of in hypers], many)
 
-    def _keep_selection(self, hyper: Selection) -> None:
+    def _coefficients(self, index: int, seen: Any) -> Coefficients:
+        """Those of one class, whose weights are seen so."""
+        rows, columns = beneath(self.rows_), self._columns
+        if isinstance(rows, ReducedRows):
+            return coefficients_of_many(rows.of_class(index), seen.mean, seen.covariance)
+        n = columns.n_weights
+        return coefficients(columns, seen.core_mean[:n], seen.core_covariance[:n, :n])
+
+    def _keep_selection(self, included: list[np.ndarray], many: bool) -> None:
         """What was chosen, and on which side of zero its coefficient lies."""
-        n, belief = len(hyper.included), self.belief_
-        self.inclusion_probability_, self.prior_variance_ = hyper.included, float(1 / hyper.variance.mean_precision[0])
-        mean, variances = belief.core_mean[:n], np.diagonal(belief.core_covariance)[:n]
-        self.positive_probability_ = ndtr(mean / np.sqrt(variances))
+        n, positive = len(included[0]), []
+        for belief in class_parts(self.belief_):
+            mean, variances = belief.core_mean[:n], np.diagonal(belief.core_covariance)[:n]
+            positive.append(ndtr(mean / np.sqrt(variances)))
         if self.draws_ is not None:
-            start = len(belief.mean) - len(belief.core_mean)
-            self.positive_probability_ = (self.draws_.weights[:, start : start + n] > 0).mean(axis=0)
+            start = len(self.belief_.mean) - len(self.belief_.core_mean)
+            positive = [(self.draws_.weights[:, start : start + n] > 0).mean(axis=0)]
+        self.inclusion_probability_ = np.stack(included) if many else included[0]
+        self.positive_probability_ = np.stack(positive) if many else positive[0]
 
     def _foretell(self, found: Found) -> None:
         """Learns what columns say of each other, for rows to come that have missing entries.
@@ -168,20 +192,22 @@ class FixedEffectsMixin:
             sums = combined(sums, 1 - self.forgetting, before)
         self._said = model, sums
         if model is not None and sums is not None:
-            self._seen_belief = self._seen_belief._replace(hyper=model.updated(sums))
+            self._seen_belief = with_hyper(self._seen_belief, model.updated(sums))
 
-    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
         """Of coefficients that may be zero, the Gaussian of `_seen_belief` has the moments only."""
         if self.draws_ is not None or not hasattr(self, "inclusion_probability_"):
             return super()._draw_weights(n_samples, rng)  # pyright: ignore[reportAttributeAccessIssue]
-        included, belief = self.inclusion_probability_, self.belief_
-        weights, start = belief.sample(n_samples, rng), len(belief.mean) - len(belief.core_mean)
-        weights[:, start : start + len(included)] *= rng.random_sample((n_samples, len(included))) < included
-        return weights
+        draws = []
+        for belief, included in zip(class_parts(self.belief_), np.atleast_2d(self.inclusion_probability_), strict=True):
+            weights, start = belief.sample(n_samples, rng), len(belief.mean) - len(belief.core_mean)
+            weights[:, start : start + len(included)] *= rng.random_sample((n_samples, len(included))) < included
+            draws.append(weights)
+        return list(zip(*draws, strict=True)) if isinstance(self.belief_, ClassBelief) else draws[0]
 
     @property
     def _columns(self) -> LinearRows:
-        rows = self.rows_.rows if isinstance(self.rows_, IncompleteRows) else self.rows_
+        rows = beneath(self.rows_)
         if isinstance(rows, ReducedRows):
             return rows.columns
         return rows.fixed if isinstance(rows, GroupedRows) else rows

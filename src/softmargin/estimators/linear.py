@@ -8,11 +8,10 @@ import numpy as np
 
 from ..chunks import dense
 from ..monitor import Monitor
-from ..priors import Imputing, Known, LaplaceZero, Structured
-from ..rows import IncompleteRows
+from ..priors import Known, LaplaceZero, Structured
 from ..validation import has_missing, refuse_empty_columns
 from .base import Data, Found, Parts
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
+from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps
 from .partial import StreamingClassifier
 from .wide import is_wide, reduced, with_variance
 
@@ -22,7 +21,8 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
 
     Columns are centred and put in units of their spread, so that the prior does not depend on the user's units;
     ``coef_`` and ``coef_std_`` are reported for the columns as they came.  Entries of X may be missing (NaN): they are
-    inferred along with the coefficients, from the other columns and the label.
+    inferred along with the coefficients, from the other columns and the label.  Of more than two classes, each has
+    coefficients of its own.
 
     Parameters
     ----------
@@ -30,6 +30,9 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is Luts and Ormerod (2014),
         whose standard deviations are too small.  ``"auto"`` is the first, and the second where entries are missing,
         for it needs no more than two moments of a latent value.
+    multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
+        As in `BayesianSVC`.  Where entries are missing, the latent values of the classes of a row vary together, and
+        only ``"ovr"``, which is ``"auto"`` there, is known to be a bound.
     inference : {"auto", "cavi", "svi", "gibbs", "ecm"}
         As in `BayesianSVC`; with ``prior="laplace-zero"`` or missing entries neither ``"svi"`` nor ``"ecm"``.
     prior : {"ridge", "ard", "laplace-zero"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
@@ -58,12 +61,15 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
 
     Attributes
     ----------
-    classes_ : array of the two classes
-    coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations
-    intercept_, intercept_std_ : arrays of shape (1,)
-    prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior
-    inclusion_probability_ : array of shape (n_columns,), how likely each coefficient is not zero, with "laplace-zero"
-    positive_probability_ : array of shape (n_columns,), how likely each is positive if it is not zero, likewise
+    classes_ : array of the classes
+    coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations; of more than two
+        classes, of shape (n_classes, n_columns)
+    intercept_, intercept_std_ : arrays of shape (1,), or (n_classes,)
+    prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior;
+        of more than two classes, an inferred one has these for its first axis
+    inclusion_probability_ : array of shape (n_columns,), how likely each coefficient is not zero, with "laplace-zero";
+        of more than two classes, of shape (n_classes, n_columns)
+    positive_probability_ : the same for how likely each is positive if it is not zero
     loss_ : str, the loss that was fitted
     bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, rows_, belief_
         As in `BayesianSVC`.
@@ -85,6 +91,14 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     >>> model = BayesianLinearSVC(prior="laplace-zero").fit(X, y)
     >>> bool(model.score(X, y) > 0.9), model.inclusion_probability_.shape
     (True, (6,))
+
+    Three classes:
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianLinearSVC().fit(X, y)
+    >>> bool(model.score(X, y) > 0.95), model.coef_.shape, model.predict_proba(X[:2]).shape
+    (True, (3, 4), (2, 3))
     """
 
     _MISSING = True
@@ -93,6 +107,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         self,
         *,
         loss: str = "auto",
+        multi_class: str = "auto",
         inference: str = "auto",
         prior: Any = "ridge",
         shape: float | None = None,
@@ -117,6 +132,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         random_state: Any = None,
     ) -> None:
         self.loss = loss
+        self.multi_class = multi_class
         self.inference = inference
         self.prior = prior
         self.shape = shape
@@ -155,8 +171,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
             return Parts(*reduced(rows, prior, dense(data.X)), loss, columns=columns)
         if not missing:
             return Parts(rows, prior, loss, columns=columns)
-        imputing = Imputing(prior, columns, float(data.weight.sum()))
-        return Parts(IncompleteRows(rows, data.X.shape[1]), imputing, loss)
+        return Parts(*with_gaps(self, rows, prior, columns, data), loss)
 
     def _keep(self, found: Found) -> None:
         super()._keep(with_variance(found, self.prior))

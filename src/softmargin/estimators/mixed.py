@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..design import Design, Nesting
 from ..extras import needed
+from ..gaussian import ClassBelief, class_parts
 from ..monitor import Monitor
-from ..priors import Covariance, Imputing, Part, Structured, Variances
-from ..rows import Factor, GroupedRows, IncompleteRows, LinearRows
+from ..priors import Classwise, Covariance, Imputing, Part, Structured, Variances
+from ..rows import Factor, GroupedRows, LinearRows, beneath, with_beneath
 from ..validation import has_missing, one_of, positive_number, refuse_empty_columns, share
 from .base import Data, Found, Parts
 from .designed import DesignedClassifier
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects
+from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
 #: Shape and rate of the inverse gamma of a single variance (Luts 2014), and the scale of the inverse Wishart of
@@ -42,7 +43,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         group.  All other columns are fixed effects.
     splines : list of columns, or dict from column to number of functions
         Without a formula: columns whose effect is a smooth curve.
-    loss, inference, prior, shape, rate, rho
+    loss, multi_class, inference, prior, shape, rate, rho
         As in `BayesianLinearSVC`, but for ``inference`` in {"auto", "cavi", "gibbs"}; ``prior`` is that of the fixed
         effects, and ``loss="logistic"`` makes this a generalised linear mixed model.
     standardize : bool
@@ -60,10 +61,11 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
     Attributes
     ----------
-    classes_ : array of the two classes
+    classes_ : array of the classes
     coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
     fixed_names_ : tuple of the names of the columns of ``coef_``
-    variance_components_ : dict from factor or curve to the mean covariance of its effects, in the columns' own units
+    variance_components_ : dict from factor or curve to the mean covariance of its effects, in the columns' own units;
+        of more than two classes, to an array of shape (n_classes, n_effects, n_effects)
     effect_names_ : dict from factor or curve to the names of those effects
     feature_names_in_ : array of the names of the columns in use, where they have names
     inclusion_probability_, positive_probability_ : with ``prior="laplace-zero"``
@@ -102,6 +104,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         groups: Any = None,
         splines: Any = (),
         loss: str = "auto",
+        multi_class: str = "auto",
         inference: str = "auto",
         prior: Any = "ridge",
         shape: float | None = None,
@@ -128,6 +131,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.groups = groups
         self.splines = splines
         self.loss = loss
+        self.multi_class = multi_class
         self.inference = inference
         self.prior = prior
         self.shape = shape
@@ -158,7 +162,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         X : frame, or array of shape (n_rows, n_columns) where there is no formula
             Rows to learn from.
         y : sequence of n_rows labels, optional
-            Two classes; taken from the frame where the formula names them.
+            Two classes or more; taken from the frame where the formula names them.
         sample_weight : sequence of n_rows weights, optional
             A row of weight k counts as k copies of it; a row of weight 0 is not there.
 
@@ -172,7 +176,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     def random_effects(self, level: float = 0.9) -> Any:
         """The effect of every group, as a frame: mean, standard deviation, and an interval of the given level.
 
-        Effects are in the columns' own units, like ``coef_``.  Needs pandas.
+        Effects are in the columns' own units, like ``coef_``.  Of more than two classes each has its own, and the
+        first column says which.  Needs pandas.
 
         Examples
         --------
@@ -189,12 +194,19 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         pandas = needed("pandas", "formula", "random_effects()")
         share("level", level)
         factors = [*self._chain, *self._crossed]
-        frames = [pandas.DataFrame(self._effects_of(index, factor, level)) for index, factor in enumerate(factors)]
-        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=_EFFECT_COLUMNS)
+        many = isinstance(self._seen_belief, ClassBelief)
+        classes = [{"class": label} for label in self.classes_.tolist()] if many else [{}]
+        frames = [
+            pandas.DataFrame(name | self._effects_of(index, factor, part, level))
+            for index, factor in enumerate(factors)
+            for name, part in zip(classes, class_parts(self._seen_belief), strict=True)
+        ]
+        columns = [*classes[0], *_EFFECT_COLUMNS]
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
 
-    def _effects_of(self, index: int, factor: Any, level: float) -> dict[str, Any]:
+    def _effects_of(self, index: int, factor: Any, seen: Any, level: float) -> dict[str, Any]:
         where, units = self._grouped.weights_of(index), self._units_of(factor)
-        mean, sd = self._seen_belief.mean[where] / units, np.sqrt(self._seen_belief.variances[where]) / units
+        mean, sd = seen.mean[where] / units, np.sqrt(seen.variances[where]) / units
         half = ndtri((1 + level) / 2) * sd
         low, high = mean - half, mean + half
         if self.draws_ is not None:
@@ -231,7 +243,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         loss = self._loss_for(gaussian=not missing)
         if not missing:
             return Parts(rows, structured, loss, columns=columns)
-        return Parts(IncompleteRows(rows, n_fixed), Imputing(structured, columns, float(data.weight.sum())), loss)
+        return Parts(*with_gaps(self, rows, structured, columns, data), loss)
 
     def _group_prior(self, factor: Any) -> Covariance | Variances:
         size = len(factor.columns)
@@ -254,17 +266,13 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     # What is kept ---------------------------------------------------------------------------------------------------
 
     def _keep(self, found: Found) -> None:
-        prior, rows, hyper = found.parts.prior, found.parts.rows, found.inferred.ascent.point.belief.hyper
+        prior, hyper = found.problem.prior, found.inferred.ascent.point.belief.hyper
         if isinstance(prior, Imputing):
             prior, hyper = prior.prior, hyper.weights
-        of_levels, of_parts = prior.population(hyper, drawn=found.inferred.draws is not None)
+        of_levels, of_parts = _population(prior, hyper, drawn=found.inferred.draws is not None)
         curves = len(self._curves)
         population = (*of_levels, *of_parts[curves:])
-        rows = (
-            rows._replace(rows=rows.rows._replace(population=population))
-            if isinstance(rows, IncompleteRows)
-            else rows._replace(population=population)
-        )
+        rows = with_beneath(found.problem.rows, population=population)
         super()._keep(found._replace(problem=replace(found.problem, rows=rows)))
         factors = [*self._chain, *self._crossed]
         self.effect_names_ = {factor.name: factor.columns for factor in factors}
@@ -277,9 +285,18 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
     @property
     def _grouped(self) -> GroupedRows:
-        rows = self.rows_.rows if isinstance(self.rows_, IncompleteRows) else self.rows_
+        rows = beneath(self.rows_)
         assert isinstance(rows, GroupedRows)
         return rows
+
+
+def _population(prior: Any, hyper: Any, drawn: bool) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """The covariances of effects, of each level and of each part; for many classes stacks of those of each."""
+    if not isinstance(prior, Classwise):
+        return prior.population(hyper, drawn)
+    every = [own.population(known, drawn) for own, known in zip(prior.priors, hyper, strict=True)]
+    levels, parts = (tuple(map(np.stack, zip(*kind, strict=True))) for kind in zip(*every, strict=True))
+    return levels, parts
 
 
 def _grouped(fixed: LinearRows, design: Design, nesting: Nesting) -> GroupedRows:

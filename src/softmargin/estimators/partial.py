@@ -6,13 +6,11 @@ from typing import Any
 
 from sklearn.utils import check_random_state
 
-from ..chunks import Table, n_threads, one_blas_thread
-from ..engine import Problem
+from ..chunks import n_threads, one_blas_thread
 from ..inference import Inferred
-from ..likelihoods import LOSSES
 from ..monitor import Monitor
 from ..priors import Prior
-from ..rows import ReducedRows
+from ..rows import ReducedRows, beneath
 from ..streaming import Stream, absorb
 from ..validation import declared_classes, has_missing, share
 from .base import BayesianClassifier, Found, Parts
@@ -37,9 +35,9 @@ class StreamingClassifier(BayesianClassifier):
         X : array, CSR matrix or frame of shape (n_rows, n_columns)
             Rows to learn from.
         y : sequence of n_rows labels
-            One class or both.
-        classes : sequence of two labels
-            Both classes; needed in the first call, and optional later.
+            Any of the classes.
+        classes : sequence of labels
+            All classes; needed in the first call, and optional later.
         sample_weight : sequence of n_rows weights, optional
             A row of weight k counts as k copies of it; a row of weight 0 is not there.
 
@@ -71,23 +69,23 @@ class StreamingClassifier(BayesianClassifier):
     def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
         """All the work of ``partial_fit``; nothing is found where no row has any weight."""
         stream: Stream | None = getattr(self, "_stream", None)
-        if stream is None and hasattr(self, "_fitted_prior"):
-            self._refuse_stream(self._fitted_prior)
+        if stream is None and hasattr(self, "_weight_prior"):
+            self._refuse_stream(self._weight_prior)
         known = declared_classes(classes, getattr(self, "classes_", None) if stream is not None else None)
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
         data = self._check_data(X, y, sample_weight, known, first=stream is None)
         if len(data.y) == 0:
             return None
-        data = data._replace(whole=False)
+        data, first = data._replace(whole=False), stream is None
+        self._refuse_classes(data.n_classes)
         jobs = n_threads(self.n_jobs)
         with one_blas_thread:
             if stream is None:
                 parts = self._parts(data, check_random_state(self.random_state), monitor, jobs)
             else:
-                parts = Parts(self.rows_, self._fitted_prior, self.loss_)
+                parts = Parts(self.rows_, self._weight_prior, self.loss_)
             self._refuse_stream(parts.prior, has_missing(data.X))
-            table = Table.of(data.X, data.y, data.weight, parts.rows.width, parts.rows.least_rows)
-            problem = Problem(table, parts.rows, LOSSES[parts.loss], parts.prior, jobs)
+            problem = self._problem(data, parts, jobs)
             stream, ascent = absorb(
                 stream,
                 problem,
@@ -97,8 +95,9 @@ class StreamingClassifier(BayesianClassifier):
                 max_passes=self.max_iter,
                 monitor=monitor,
             )
-            link, log_loss = self._fit_link(stream.record)
-        return Found(data, parts, problem, Inferred(ascent), stream, monitor, link, log_loss)
+            link, log_loss = self._fit_link(stream.record, data.n_classes)
+        totals = data.class_totals if first else data.class_totals + (1 - self.forgetting) * self._class_totals
+        return Found(data, parts, problem, Inferred(ascent), stream, monitor, link, log_loss, totals)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -117,7 +116,7 @@ class StreamingClassifier(BayesianClassifier):
             )
 
     def _refuse_stream(self, prior: Prior, missing: bool = False) -> None:
-        if isinstance(getattr(self, "rows_", None), ReducedRows) and getattr(self, "_stream", None) is None:
+        if isinstance(beneath(getattr(self, "rows_", None)), ReducedRows) and getattr(self, "_stream", None) is None:
             raise ValueError(
                 "The table of the fit had more columns than rows and was reduced to the directions of its rows, in "
                 "which others do not lie; begin with partial_fit, or fit all rows together."

@@ -4,30 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ..columns import Columns, describe
-from ..inducing import choose_points, distinct_rows, most_points
-from ..inference import INFERENCES
-from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
-from ..likelihoods import LOSSES
-from ..monitor import Monitor
-from ..priors import Ridge
-from ..rows import InducingRows
-from ..tune import TUNINGS, Judges, LabelledRows, choose_kernel, moved_points
-from ..validation import check_rows, one_of, positive_integer
-from .base import Data, Found, Parts
-from .partial import StreamingClassifier
-
-KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
-PLACEMENTS = ("kmeans", "random", "mixture", "tuned")
-#: Prior variances of the named kernels: of the function (benchmarks/defaults.py), and of an offset shared by all rows.
-_VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
-#: The variance that a tuned kernel is expected to have.
-_EXPECTED_VARIANCE = 4.0
+from .kernel import KernelClassifier
 
 
-class BayesianSVC(StreamingClassifier):
+class BayesianSVC(KernelClassifier):
     r"""A kernel support vector machine that tunes itself and knows how sure it is.
 
     The latent function is a Gaussian process, the labels meet it through the hinge loss, and the posterior is
@@ -122,13 +102,12 @@ class BayesianSVC(StreamingClassifier):
     (2, 2)
     """
 
-    _INFERENCES = (*INFERENCES, "batch")
-
     def __init__(
         self,
         kernel: Any = "rbf",
         *,
         loss: str = "auto",
+        multi_class: str = "auto",
         inference: str = "auto",
         tune: str | None = "logistic",
         n_inducing: int | str = "auto",
@@ -151,6 +130,7 @@ class BayesianSVC(StreamingClassifier):
     ) -> None:
         self.kernel = kernel
         self.loss = loss
+        self.multi_class = multi_class
         self.inference = inference
         self.tune = tune
         self.n_inducing = n_inducing
@@ -170,71 +150,3 @@ class BayesianSVC(StreamingClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.tune is not None:
-            one_of("tune", self.tune, (*TUNINGS, None))
-        if self.tune in ("bound", "bound-steps") and not LOSSES[self._loss_for()].is_bound:
-            raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
-        positive_integer("n_inducing", self.n_inducing, words=("auto",))
-        if isinstance(self.inducing, str):
-            one_of("inducing", self.inducing, PLACEMENTS)
-        elif self.inference == "batch":
-            raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
-        self._kernel_as_given()
-
-    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
-        columns = describe(data.X, data.weight).rounded()
-        # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
-        length_scale = np.sqrt(len(columns.spread)) * columns.spread
-        kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
-        judged = []
-        moving = isinstance(self.inducing, str) and self.inducing == "tuned"
-        most = most_points(data.X.shape[0], self.n_inducing)
-        panels = Judges.panels(LabelledRows(*data[:4]), rng, most) if self.tune is not None or moving else []
-        if self.tune is not None and len(np.unique(data.y)) == 2:  # a first batch of one class says nothing of kernels
-            choice = choose_kernel(panels, kernel, columns, self.tune, LOSSES[self._loss_for()], monitor, jobs)
-            kernel, judged = choice.kernel, choice.history
-        points = self._points(data.X, data.weight, columns, kernel, rng)
-        if moving:
-            units = kernel.units(columns.spread)
-            points = moved_points(panels[-1], kernel, points, LOSSES[self._loss_for()], units, monitor, jobs)
-        rows = InducingRows.at(kernel, points)
-        return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
-
-    def _keep(self, found: Found) -> None:
-        super()._keep(found)
-        assert isinstance(self.rows_, InducingRows)
-        self.tune_history_ = found.parts.judged
-        self.kernel_, self.inducing_points_, self.jitter_ = self.rows_.kernel, self.rows_.points, self.rows_.jitter
-
-    def _kernel_as_given(self) -> Kernel:
-        if not isinstance(self.kernel, str):
-            return as_kernel(self.kernel)
-        one_of("kernel", self.kernel, KERNELS)
-        variance = _VARIANCE if self.tune is None else _EXPECTED_VARIANCE
-        return variance * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)
-
-    def _points(
-        self, X: Any, weight: np.ndarray, columns: Columns, kernel: Kernel, rng: np.random.RandomState
-    ) -> np.ndarray:
-        if not isinstance(self.inducing, str):
-            return self._given_points(X)
-        if self.inference == "batch":
-            every = distinct_rows(X, weight, at_most=X.shape[0])
-            assert every is not None
-            return every.rows
-        return choose_points(X, weight, columns, kernel, self.n_inducing, self.inducing, rng)
-
-    def _given_points(self, X: Any) -> np.ndarray:
-        frame = hasattr(self.inducing, "columns")
-        points = check_rows(self, self.inducing, reset=False) if frame else np.asarray(self.inducing)
-        if points.ndim != 2 or points.shape[1] != X.shape[1] or len(points) == 0:
-            raise ValueError(
-                f"inducing must be one of {', '.join(map(repr, PLACEMENTS))}, or points of shape (n_points, "
-                f"{X.shape[1]}) to match X; got an array of shape {points.shape}."
-            )
-        if not np.isfinite(points).all():
-            raise ValueError("The points in inducing must be finite numbers.")
-        return np.unique(points.astype(X.dtype), axis=0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..gaussian import ClassBelief
 from ..priors import Ridge, VarianceComponents
-from ..rows import LinearRows, ReducedRows
+from ..rows import LinearRows, ReducedRows, beneath, with_beneath
 from ..validation import has_missing
 from .base import Data, Found
 
@@ -35,8 +36,12 @@ def reduced(rows: LinearRows, prior: Any, X: np.ndarray) -> tuple[ReducedRows, R
 
 def with_variance(found: Found, given: Any) -> Found:
     """The same, its rows told how much the directions vary that no row has."""
-    rows, hyper = found.problem.rows, found.inferred.ascent.point.belief.hyper
-    if not isinstance(rows, ReducedRows):
+    rows, belief = found.problem.rows, found.inferred.ascent.point.belief
+    if not isinstance(beneath(rows), ReducedRows):
         return found
-    variance = float(given) if hyper is None else float(1 / hyper.mean_precision[0])
-    return found._replace(problem=replace(found.problem, rows=rows._replace(variance=variance)))
+
+    def variance(hyper: Any) -> float:
+        return float(given) if hyper is None else float(1 / hyper.mean_precision[0])
+
+    known = np.array([*map(variance, belief.hyper)]) if isinstance(belief, ClassBelief) else variance(belief.hyper)
+    return found._replace(problem=replace(found.problem, rows=with_beneath(rows, variance=known)))

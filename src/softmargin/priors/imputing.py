@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import Array
+from ..gaussian import ClassBelief, with_hyper
 from ..imputation import ColumnModel, Imputation, Sums
 
 
@@ -20,6 +21,7 @@ class Known(NamedTuple):
 class Imputing(NamedTuple):
     """Another prior of the weights, and a model of the columns whose sums come with ``G``: ``(G, sums)``.
 
+    Of more than two classes each has its weights, and ``prior`` is `Classwise`; the columns are the same for all.
     ``n`` is how much the rows weigh, for a start that is neither sure nor unsure of the columns.
     """
 
@@ -37,21 +39,21 @@ class Imputing(NamedTuple):
         G, sums = G
         before = None if belief is None else belief.hyper.columns
         weights = self.prior.update(G, h, None if belief is None else _own(belief))
-        return weights._replace(hyper=Known(weights.hyper, self.columns.updated(Sums(*sums), before)))
+        return with_hyper(weights, Known(weights.hyper, self.columns.updated(Sums(*sums), before)))
 
     def given(self, G: Any, h: Array, hyper: Known) -> Any:
         weights = self.prior.given(G[0], h, hyper.weights)
-        return weights._replace(hyper=hyper)
+        return with_hyper(weights, hyper)
 
     def settled(self, G: Any, belief: Any) -> tuple[Any, Any]:
         """The columns follow their sums, which do not pass through the weights."""
         own, weights = self.prior.settled(G[0], _own(belief))
         columns = self.columns.updated(Sums(*G[1]), belief.hyper.columns)
-        return (own, G[1]), weights._replace(hyper=Known(weights.hyper, columns))
+        return (own, G[1]), with_hyper(weights, Known(weights.hyper, columns))
 
     def effective(self, belief: Any) -> Any:
         """The moments of the weights, and in place of ``hyper`` what rows need to know of the columns."""
-        return self.prior.effective(_own(belief))._replace(hyper=belief.hyper.columns)
+        return with_hyper(self.prior.effective(_own(belief)), belief.hyper.columns)
 
     def kl(self, belief: Any) -> Array:
         return self.prior.kl(_own(belief)) + self.columns.kl(belief.hyper.columns)
@@ -66,7 +68,7 @@ class Imputing(NamedTuple):
 
     def alternatives(self, G: Any, h: Array, belief: Any) -> list[Any]:
         others = self.prior.alternatives(G[0], h, _own(belief))
-        return [other._replace(hyper=Known(other.hyper, belief.hyper.columns)) for other in others]
+        return [with_hyper(other, Known(other.hyper, belief.hyper.columns)) for other in others]
 
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         """The change of the weights', and of the columns' second moments in units of their scatter."""
@@ -84,4 +86,4 @@ class Imputing(NamedTuple):
 
 def _own(belief: Any) -> Any:
     """The belief as the prior of the weights knows it."""
-    return belief._replace(hyper=belief.hyper.weights)
+    return with_hyper(belief, None if isinstance(belief, ClassBelief) else belief.hyper.weights)

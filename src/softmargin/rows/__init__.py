@@ -4,16 +4,20 @@ from typing import Protocol
 
 from ..arrays import Array
 from ..gaussian import Belief
+from .classwise import ClasswiseFeatures, ClasswiseRows
 from .features import Features, Latent, LiftedView, View
 from .grouped import Factor, GroupedRows
-from .incomplete import IncompleteFeatures, IncompleteRows
+from .incomplete import FilledFeatures, IncompleteFeatures, IncompleteRows, beneath, with_beneath
 from .inducing import InducingRows
 from .linear import LinearRows
 from .reduced import ReducedRows
 
 __all__ = [
+    "ClasswiseFeatures",
+    "ClasswiseRows",
     "Factor",
     "Features",
+    "FilledFeatures",
     "GroupedRows",
     "IncompleteFeatures",
     "IncompleteRows",
@@ -24,6 +28,8 @@ __all__ = [
     "ReducedRows",
     "Rows",
     "View",
+    "beneath",
+    "with_beneath",
 ]
 
 

@@ -43,6 +43,14 @@ class Features(NamedTuple):
         r""":math:`\phi^T u` for weights that are known."""
         return as_float64(self.phi @ like(weights, self.phi))
 
+    def seen(self, weights: Array) -> Array:
+        """Latent values (row by class) under the weights (weight by class) of several classes."""
+        return self.at(weights)
+
+    def pulled(self, values: Array) -> Array:
+        r""":math:`\sum_i \phi_i x_i^T`: the other way round."""
+        return as_float64(self.phi.T @ like(values, self.phi))
+
     def cross(self, belief: Belief) -> Array:
         r""":math:`Cov(u, f) = S \phi` of each row."""
         return as_float64((self.phi @ belief.root.T) @ belief.root)

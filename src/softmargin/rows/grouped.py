@@ -7,7 +7,8 @@ in the core, behind those that every row has.  Nobody makes dummies: a row's wei
 the mean, in the blocks of the covariance, and in the sums (see `softmargin.arrow` for all three).
 
 A group that was not there in the fit, code -1, is drawn from the population: it adds :math:`z^T \Sigma z` to the
-variance of the row that no weight explains.
+variance of the row that no weight explains.  Of more than two classes each has a population of its own, and a column
+of such variances.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class Members(NamedTuple):
         flat = weights.ravel()
         return sum(z * flat.take(place) for z, place in self.columns())  # pyright: ignore[reportReturnType]
 
+    def pulled(self, values: np.ndarray) -> np.ndarray:
+        r""":math:`\sum z x` over the rows of each group, for one value ``x`` a row: (groups, q)."""
+        return np.stack([np.bincount(self.codes, z * values, self.n_groups) for z in self.z.T], axis=1)
+
     def summed(self, values: np.ndarray) -> np.ndarray:
         """The sum of the values over the rows of each group, in float64."""
         n = len(self.codes)
@@ -90,6 +95,18 @@ class GroupedFeatures(NamedTuple):
         for z, place in self._dummies():
             f += z * core.take(place)
         return as_float64(f)
+
+    def seen(self, weights: np.ndarray) -> np.ndarray:
+        """Latent values (row by class) under the weights (weight by class) of several classes."""
+        return np.stack([self.at(own) for own in weights.T], axis=1)
+
+    def pulled(self, values: np.ndarray) -> np.ndarray:
+        r""":math:`\sum_i \phi_i x_i^T`: the other way round."""
+        out = []
+        for x in values.T:
+            own = [as_float64(x @ self.phi), *(members.pulled(x).ravel() for members in self.crossed)]
+            out.append(self.layout.joined([members.pulled(x) for members in self.levels], np.concatenate(own)))
+        return np.stack(out, axis=1)
 
     def moments(self, belief: ArrowBelief) -> Latent:
         r""":math:`\mu`, and the spread, :math:`z^T (S_{ll} z + 2 S_{l,path} \phi_{path})` by level, and the core's."""
@@ -227,7 +244,8 @@ class GroupedRows(NamedTuple):
 
     ``plain`` columns join the core as they are; ``levels`` are nested, finest first, each group of one in one of the
     next (``parents``); ``crossed`` factors lie in the core.  ``sizes`` and ``crossed_sizes`` count their groups, and
-    ``population`` has the covariance of the effects of each, levels first, once that is known.
+    ``population`` has the covariance of the effects of each, levels first, once that is known; for more than two
+    classes, the covariances in each of them.
     """
 
     fixed: Any
@@ -283,14 +301,18 @@ class GroupedRows(NamedTuple):
         ):
             known, unexplained = self._members(X, index, factor, J)
             members.append(known)
-            leftover = leftover + unexplained
+            leftover = (leftover.T + np.transpose(unexplained)).T  # by row, or by row and class
         n = len(self.levels)
         return GroupedFeatures(phi, leftover, tuple(members[:n]), tuple(members[n:]), self.layout)
 
     def leftover_root(self, X: np.ndarray) -> np.ndarray | None:
         """Groups that were not there in the fit are taken for different ones, so that their effects are independent."""
         leftover = self.lift(X).leftover
-        return np.diag(np.sqrt(leftover)) if leftover.any() else None
+        if not leftover.any():
+            return None
+        root = np.zeros((len(leftover), *leftover.shape))
+        root[np.diag_indices(len(leftover))] = np.sqrt(leftover)
+        return root
 
     def view(self, belief: Any, reference: np.ndarray) -> View:
         return LiftedView(self, belief.seen_by(reference))
@@ -307,7 +329,12 @@ class GroupedRows(NamedTuple):
             raise ValueError(
                 "A row belongs to a group without a number, and nothing is known about the population yet."
             )
-        variance = np.where(unseen, _row_dots(z @ self.population[index], as_float64(z)), 0.0)
+        population = self.population[index]
+        of_classes = [
+            np.where(unseen, _row_dots(z @ covariance, as_float64(z)), 0.0)
+            for covariance in (population[None] if population.ndim == 2 else population)
+        ]
+        variance = of_classes[0] if population.ndim == 2 else np.stack(of_classes, axis=1)
         return Members(np.where(unseen[:, None], 0, z), np.where(unseen, 0, codes), J), variance
 
 

@@ -10,6 +10,16 @@ place of what is missing, :math:`\Lambda = E\, \Sigma^{-1}`, :math:`\Omega = E\,
 The row's latent value then has the mean of the filled row, and the variance :math:`\mathrm{tr}\, V \Omega_{mm}` beside
 that of the filled row; ``G`` gains :math:`\sum w V`.  Sites and entries depend on each other, and are settled by turns.
 
+Of more than two classes each has a latent value :math:`f_k`, weights and a site, but there is one row: its entries
+answer to all of them,
+
+.. math:: V = (\Lambda_{mm} + \sum_k w_k\, \Omega_{k,mm})^{-1}, \qquad
+          \bar d = V \big(\Lambda_{mm} \mu_m - \Lambda_{mo} (d_o - \mu_o) + \sum_k (b_k\, E u_{k,m} - w_k\, E[u_{k,m}
+          f_{k,o}])\big).
+
+Entries that are uncertain make the :math:`f_k` vary together.  So this is for likelihoods that are sums over classes,
+each of one :math:`f_k` alone (`OneVersusRest`): for those of differences the variances of the two do not tell enough.
+
 Rows are taken together by the *number* of their missing entries, whatever the pattern: a stack of small matrices each.
 """
 
@@ -20,9 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..gaussian import Belief
+from ..gaussian import class_parts
 from ..imputation import Imputation
 from ..likelihoods import Likelihood
+from .classwise import ClasswiseFeatures, ClasswiseRows
 from .features import Latent, View
 
 #: Of all pairs of columns, one in so many may be missing from a row without blocks becoming too large.
@@ -67,8 +78,9 @@ class IncompleteRows(NamedTuple):
 
     @property
     def width(self) -> int:
-        """With room for a matrix of the entries that may be missing from a row."""
-        return self.rows.width + self.n_columns**2 // _PAIRS_MISSING
+        """With room for a matrix of the entries that may be missing from a row, for each class."""
+        matrices = self.rows.n_classes if isinstance(self.rows, ClasswiseRows) else 1
+        return self.rows.width + matrices * self.n_columns**2 // _PAIRS_MISSING
 
     @property
     def least_rows(self) -> int:
@@ -83,39 +95,55 @@ class IncompleteRows(NamedTuple):
     def leftover_root(self, X: np.ndarray) -> np.ndarray | None:
         return self.rows.leftover_root(X)
 
-    def view(self, belief: Belief, reference: np.ndarray) -> View:
+    def view(self, belief: Any, reference: np.ndarray) -> View:
         inner = self.rows.view(belief, reference)
         return IncompleteView(self, inner.belief)
+
+
+def beneath(rows: Any) -> Any:
+    """Rows as they are without missing entries, and without classes."""
+    return beneath(rows.rows) if isinstance(rows, (IncompleteRows, ClasswiseRows)) else rows
+
+
+def with_beneath(rows: Any, **fields: Any) -> Any:
+    """The same with other fields in the rows `beneath`."""
+    if isinstance(rows, (IncompleteRows, ClasswiseRows)):
+        return rows._replace(rows=with_beneath(rows.rows, **fields))
+    return rows._replace(**fields)
 
 
 class IncompleteView(NamedTuple):
     """Rows with missing entries under one belief, for prediction: entries are foreseen from the others."""
 
     rows: IncompleteRows
-    belief: Belief
+    belief: Any
 
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         latent = self.rows.lift(X).moments(self.belief)
         return latent.mu, latent.v
 
 
-class _Known(NamedTuple):
-    """What a belief says of rows with zeros in place of missing entries, and of the columns' weights and values."""
+class _Weights(NamedTuple):
+    """The columns' weights of one class: their moments, and those of latent values with zeros for missing entries."""
 
-    latent: Latent
+    mu: np.ndarray
+    v: np.ndarray
     cross: np.ndarray
-    pull: np.ndarray
     mean: np.ndarray
-    covariance: np.ndarray
-    imputation: Imputation
+    second: np.ndarray
 
-    @property
-    def second_moments(self) -> np.ndarray:
-        return self.covariance + np.outer(self.mean, self.mean)
+
+class _Known(NamedTuple):
+    """What a belief says of rows with zeros in place of missing entries: of the weights of each class, and of the
+    columns."""
+
+    weights: list[_Weights]
+    pull: np.ndarray
+    imputation: Imputation
 
 
 class _Filled(NamedTuple):
-    """The belief about the missing entries of a batch, and what it adds to the latent moments of its rows."""
+    """The belief about the missing entries of a batch, and the latent moments of its rows."""
 
     means: np.ndarray
     covariances: np.ndarray
@@ -139,11 +167,11 @@ class IncompleteFeatures:
     def leftover(self) -> np.ndarray:
         return self.base.leftover
 
-    def moments(self, belief: Belief) -> Latent:
+    def moments(self, belief: Any) -> Latent:
         """As foreseen from what is there, whatever the label."""
         return self.foreseen(belief).moments(belief)
 
-    def foreseen(self, belief: Belief) -> FilledFeatures:
+    def foreseen(self, belief: Any) -> FilledFeatures:
         """Missing entries as the others foretell them."""
         known = self._known(belief)
         none = [np.zeros(len(batch.rows)) for batch in self.batches]
@@ -151,7 +179,7 @@ class IncompleteFeatures:
         return self._filled(filled, np.ones(len(self.base.phi)))
 
     def settled(
-        self, belief: Belief, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
+        self, belief: Any, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
     ) -> tuple[FilledFeatures, np.ndarray]:
         """The missing entries given all else, and what the rows' columns cost: :math:`-E \\log p(d) - H(q)`."""
         known = self._known(belief)
@@ -164,16 +192,17 @@ class IncompleteFeatures:
         return features, cost
 
     def drawn(
-        self, weights: np.ndarray, hyper: Any, site: tuple[np.ndarray, np.ndarray], weight: np.ndarray, rng: Any
+        self, weights: Any, hyper: Any, site: tuple[np.ndarray, np.ndarray], weight: np.ndarray, rng: Any
     ) -> FilledFeatures:
         """Draws of the missing entries, given weights, the model of the columns and sites: the same formulas, without
         any uncertainty of the weights."""
         imputation = hyper if isinstance(hyper, Imputation) else hyper.columns
-        f = np.asarray(self.base.at(weights))
-        nothing, u = np.zeros((self.n_columns, self.n_columns)), self.base.core_of(weights)[: self.n_columns]
+        features, known = _of_one_class(self.base), []
+        for of_class in weights if isinstance(weights, tuple) else (weights,):
+            f, u = np.asarray(features.at(of_class)), features.core_of(of_class)[: self.n_columns]
+            known.append(_Weights(f, 0 * f, np.zeros((len(f), self.n_columns)), u, np.outer(u, u)))
         pull = (imputation.mean - self.base.phi[:, : self.n_columns]) @ imputation.precision
-        known = _Known(Latent(f, 0 * f, 0 * f), np.zeros((len(f), self.n_columns)), pull, u, nothing, imputation)
-        drawn = []
+        known, drawn = _Known(known, pull, imputation), []
         for batch in self.batches:
             filled = _Gaps.of(known, batch).filled(*(part[batch.rows] for part in site))
             noise = rng.standard_normal(filled.means.shape)
@@ -192,61 +221,59 @@ class IncompleteFeatures:
         self._sites[index] = w, b
         return filled
 
-    def _known(self, belief: Belief) -> _Known:
-        columns = slice(0, self.n_columns)
+    def _known(self, belief: Any) -> _Known:
+        columns, parts = slice(0, self.n_columns), class_parts(belief)
         imputation: Imputation = belief.hyper
         latent = Latent(*map(np.asarray, self.base.moments(belief)))
+        moments = zip(_by_class(latent.mu, len(parts)), _by_class(latent.v, len(parts)), strict=True)
+        weights = []
+        for part, (mu, v) in zip(parts, moments, strict=True):
+            cross = np.asarray(_of_one_class(self.base).cross(part))[:, columns]
+            weights.append(_Weights(mu, v, cross, *_column_moments(part, self.n_columns)))
         away = self.base.phi[:, columns] - imputation.mean
-        return _Known(
-            latent,
-            np.asarray(self.base.cross(belief))[:, columns],
-            -away @ imputation.precision,
-            np.asarray(belief.core_mean[columns], dtype=np.float64),
-            np.asarray(belief.core_covariance[columns, columns], dtype=np.float64),
-            imputation,
-        )
+        return _Known(weights, -away @ imputation.precision, imputation)
 
     def _filled(self, filled: list[_Filled], weight: np.ndarray) -> FilledFeatures:
         phi = self.base.phi.copy()
         for batch, part in zip(self.batches, filled, strict=True):
             phi[batch.rows[:, None], batch.columns] = part.means
         covariances = tuple(part.covariances for part in filled)
-        return FilledFeatures(self.base._replace(phi=phi), self.batches, covariances, weight, self.n_columns)
+        return FilledFeatures(_with_phi(self.base, phi), self.batches, covariances, weight, self.n_columns)
 
 
 class _Gaps(NamedTuple):
     """What is known about the missing entries of a batch, row by row: all that their sites do not change."""
 
-    mean: np.ndarray
-    cross: np.ndarray
+    weights: list[_Weights]
     pull: np.ndarray
-    mu: np.ndarray
-    v: np.ndarray
     precision: np.ndarray
-    second: np.ndarray
 
     @classmethod
     def of(cls, known: _Known, batch: Batch) -> _Gaps:
-        latent, rows = known.latent, batch.rows
-        return cls(
-            batch.of(known.mean),
-            batch.of(known.cross),
-            batch.of(known.pull),
-            latent.mu[rows],
-            latent.v[rows],
-            batch.pairs(known.imputation.precision),
-            batch.pairs(known.second_moments),
-        )
+        weights = [
+            _Weights(mu[batch.rows], v[batch.rows], batch.of(cross), batch.of(mean), batch.pairs(second))
+            for mu, v, cross, mean, second in known.weights
+        ]
+        return cls(weights, batch.of(known.pull), batch.pairs(known.imputation.precision))
 
     def filled(self, w: np.ndarray, b: np.ndarray) -> _Filled:
         """The formulas of this module, at given sites."""
-        V = np.linalg.inv(self.precision + w[:, None, None] * self.second)
-        rest = self.cross + self.mean * self.mu[:, None]
-        values = np.einsum("ijk,ik->ij", V, self.pull + b[:, None] * self.mean - w[:, None] * rest)
-        shift = np.einsum("ij,ij->i", values, self.mean)
-        v = self.v + 2 * np.einsum("ij,ij->i", values, self.cross) - shift**2
-        v += np.einsum("ij,ijk,ik->i", values, self.second, values)
-        return _Filled(values, V, self.mu + shift, np.maximum(v, 0) + np.einsum("ijk,ijk->i", V, self.second))
+        precision, pull, n = self.precision, self.pull, len(self.weights)
+        for u, w_k, b_k in zip(self.weights, _by_class(w, n), _by_class(b, n), strict=True):
+            precision = precision + w_k[:, None, None] * u.second
+            pull = pull + b_k[:, None] * u.mean - w_k[:, None] * (u.cross + u.mean * u.mu[:, None])
+        V = np.linalg.inv(precision)
+        values = np.einsum("ijk,ik->ij", V, pull)
+        mu, v = zip(*(_moments(u, values, V) for u in self.weights), strict=True)
+        return _Filled(values, V, _joined(mu), _joined(v))
+
+
+def _moments(u: _Weights, values: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the latent values of a class, missing entries having these means and covariances."""
+    shift = np.einsum("ij,ij->i", values, u.mean)
+    v = u.v + 2 * np.einsum("ij,ij->i", values, u.cross) - shift**2
+    v += np.einsum("ij,ijk,ik->i", values, u.second, values)
+    return u.mu + shift, np.maximum(v, 0) + np.einsum("ijk,ijk->i", V, u.second)
 
 
 class FilledFeatures(NamedTuple):
@@ -279,36 +306,82 @@ class FilledFeatures(NamedTuple):
     def leftover(self) -> np.ndarray:
         return self.base.leftover
 
-    def moments(self, belief: Belief) -> Latent:
+    def moments(self, belief: Any) -> Latent:
         mu, spread, leftover = map(np.asarray, self.base.moments(belief))
         if not self.batches:
             return Latent(mu, spread, leftover)
-        columns = slice(0, self.n_columns)
-        mean = np.asarray(belief.core_mean[columns], dtype=np.float64)
-        second = np.asarray(belief.core_covariance[columns, columns], dtype=np.float64) + np.outer(mean, mean)
-        leftover = leftover.copy()
-        for batch, V in zip(self.batches, self.covariances, strict=True):
-            leftover[batch.rows] += np.einsum("ijk,ijk->i", V, batch.pairs(second))
+        leftover, parts = leftover.copy(), class_parts(belief)
+        for part, of_class in zip(parts, _by_class(leftover, len(parts)), strict=True):
+            _, second = _column_moments(part, self.n_columns)
+            for batch, V in zip(self.batches, self.covariances, strict=True):
+                of_class[batch.rows] += np.einsum("ijk,ijk->i", V, batch.pairs(second))
         return Latent(mu, spread, leftover)
 
     def gather(self, w: np.ndarray, b: np.ndarray) -> tuple[Any, np.ndarray]:
         """``(G, sums)`` and ``h``: the sums are those of the columns, their squares and the weights."""
         G, h = self.base.gather(w, b)
-        values, d = self.values, self.n_columns
+        values = self.values
         totals = (self.weight @ values, (self.weight[:, None] * values).T @ values, self.weight.sum())
-        of_sites, of_columns = np.zeros((d, d)), np.zeros((d, d))
+        if isinstance(self.base, ClasswiseFeatures):
+            G = tuple(_added(own, self._uncertain(w[:, k])) for k, own in enumerate(G))
+        else:
+            G = _added(G, self._uncertain(w))
+        return (G, (totals[0], totals[1] + self._uncertain(self.weight), totals[2])), h
+
+    def _uncertain(self, factor: np.ndarray) -> np.ndarray:
+        """The covariances of missing entries, summed over rows with a factor each: columns by columns."""
+        d, total = self.n_columns, np.zeros((self.n_columns, self.n_columns))
         for batch, V in zip(self.batches, self.covariances, strict=True):
             flat = (batch.columns[:, :, None] * d + batch.columns[:, None, :]).ravel()
-            for total, factor in ((of_sites, w), (of_columns, self.weight)):
-                entries = (factor[batch.rows, None, None] * V).ravel()
-                total += np.bincount(flat, weights=entries, minlength=d * d).reshape(d, d)
-        return (_added(G, of_sites), (totals[0], totals[1] + of_columns, totals[2])), h
+            entries = (factor[batch.rows, None, None] * V).ravel()
+            total += np.bincount(flat, weights=entries, minlength=d * d).reshape(d, d)
+        return total
 
-    def at(self, weights: np.ndarray) -> np.ndarray:
+    def at(self, weights: Any) -> np.ndarray:
         return self.base.at(weights)
 
-    def cross(self, belief: Belief) -> np.ndarray:
+    def cross(self, belief: Any) -> np.ndarray:
+        """Of rows that have no more than two classes."""
         return self.base.cross(belief)
+
+    def shared(self, other: FilledFeatures, belief: Any) -> np.ndarray:
+        """The covariance of each latent value with that of the same row filled otherwise, entries being their means."""
+        moved, spread, parts = other.phi - self.phi, self.moments(belief).spread, class_parts(belief)
+        features, n = _of_one_class(self.base), self.phi.shape[1]
+        pairs = zip(_by_class(spread, len(parts)), parts, strict=True)
+        return _joined([own + (moved * features.cross(part)[:, :n]).sum(axis=1) for own, part in pairs])
+
+
+# Classes: arrays have a column for each, if there are more than two --------------------------------------------------
+
+
+def _by_class(values: np.ndarray, n_classes: int) -> list[np.ndarray]:
+    """The columns of a matrix; a vector is that of every class."""
+    return [values] * n_classes if values.ndim == 1 else list(values.T)
+
+
+def _joined(of_classes: Any) -> np.ndarray:
+    """Columns from vectors, or the only one."""
+    return of_classes[0] if len(of_classes) == 1 else np.stack(of_classes, axis=1)
+
+
+def _of_one_class(features: Any) -> Any:
+    return features.base if isinstance(features, ClasswiseFeatures) else features
+
+
+def _with_phi(features: Any, phi: np.ndarray) -> Any:
+    """The same features with other columns."""
+    if isinstance(features, ClasswiseFeatures):
+        return features._replace(base=_with_phi(features.base, phi))
+    return features._replace(phi=phi)
+
+
+def _column_moments(belief: Any, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean, and the second moments, of the weights of the first columns."""
+    columns = slice(0, n_columns)
+    mean = np.asarray(belief.core_mean[columns], dtype=np.float64)
+    covariance = np.asarray(belief.core_covariance[columns, columns], dtype=np.float64)
+    return mean, covariance + np.outer(mean, mean)
 
 
 def _added(G: Any, columns: np.ndarray) -> Any:

@@ -119,6 +119,9 @@ class KernelView(NamedTuple):
         )
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        K = self.kernel(X, self.points)
-        prior, gained = self.kernel.diagonal(X), squares_through_lower(K, self.gained)
+        return self.moments_from(self.kernel(X, self.points), self.kernel.diagonal(X))
+
+    def moments_from(self, K: Array, prior: Array) -> tuple[Array, Array]:
+        """Those of rows whose kernel with the points, and with themselves, is known."""
+        gained = squares_through_lower(K, self.gained)
         return as_float64(K @ self.coefficients), clipped_at_zero(as_float64(prior) - as_float64(gained))

@@ -25,12 +25,13 @@ _FLAT = 1e-12
 class ReducedRows(NamedTuple):
     """Columns of ``columns`` through a ``basis`` (columns by directions), and an intercept.
 
-    ``variance`` is that of the weights, once it is known: until then rows are those of the basis, with nothing outside.
+    ``variance`` is that of the weights, or of those of each class, once it is known: until then rows are those of the
+    basis, with nothing outside.
     """
 
     columns: LinearRows
     basis: np.ndarray
-    variance: float = 0.0
+    variance: Any = 0.0
 
     @classmethod
     def of(cls, columns: LinearRows, X: np.ndarray) -> ReducedRows:
@@ -56,17 +57,22 @@ class ReducedRows(NamedTuple):
         phi, leftover = self.columns.lift(X)
         d = self.basis.shape[0]
         inside = phi[:, :d] @ like(self.basis, phi)
-        if self.variance:
+        if np.any(self.variance):
             outside = as_float64(row_squares(phi[:, :d])) - as_float64(row_squares(inside))
-            leftover = leftover + self.variance * clipped_at_zero(outside)
+            added = np.multiply.outer(clipped_at_zero(outside), self.variance)
+            leftover = (leftover + added.T).T  # by row, or by row and class
         return Features(np.concatenate([inside, phi[:, d:]], axis=1), leftover)
 
     def leftover_root(self, X: Any) -> np.ndarray | None:
-        if not self.variance:
+        if not np.any(self.variance):
             return None
         phi = as_float64(self.columns._replace(intercept=False).lift(X).phi)
         outside = phi - (phi @ self.basis) @ self.basis.T
-        return np.sqrt(self.variance) * outside
+        return np.multiply.outer(outside, np.sqrt(self.variance))
+
+    def of_class(self, index: int) -> ReducedRows:
+        """The rows as the weights of one class see them."""
+        return self if np.ndim(self.variance) == 0 else self._replace(variance=float(self.variance[index]))
 
     def view(self, belief: Belief, reference: np.ndarray) -> View:
         return LiftedView(self, belief.seen_by(reference))

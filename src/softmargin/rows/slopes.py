@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import device
 
 from ..arrays import Array, as_float64, inverse_lower, like, namespace, to_numpy
-from ..gaussian import Belief
+from ..gaussian import Belief, ClassBelief
 from .inducing import InducingRows
 
 
@@ -24,21 +24,31 @@ class Slopes(NamedTuple):
 
 
 def bound_slopes(
-    rows: InducingRows, X: Array, phi: Array, belief: Belief, w: Array, b: Array, points: bool = False
+    rows: InducingRows, X: Array, phi: Array, belief: Belief | ClassBelief, w: Array, b: Array, points: bool = False
 ) -> Slopes:
     r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's features and (weighted) site.
 
     With :math:`\partial l/\partial\mu = b - w\mu` and :math:`\partial l/\partial v = -w/2`,
     :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i` and
-    :math:`\partial F/\partial k_{ii} = -w_i / 2`.
+    :math:`\partial F/\partial k_{ii} = -w_i / 2`; for many classes, the sums of these over classes.
     """
     xp = namespace(X)
+    if isinstance(belief, ClassBelief):
+        parts = ((part, w[:, k], b[:, k]) for k, part in enumerate(belief.parts))
+        dphi, w = sum(_in_features(phi, *part) for part in parts), xp.sum(w, axis=1)
+    else:
+        dphi = _in_features(phi, belief, w, b)
+    return pullback(rows, X, phi, dphi, xp.astype(-w / 2, X.dtype), points)
+
+
+def _in_features(phi: Array, belief: Belief, w: Array, b: Array) -> Array:
+    """Slopes in the features of each row."""
     m, w, b = like(belief.mean, phi), like(w, phi), like(b, phi)
-    gained = xp.eye(rows.n_weights, dtype=phi.dtype, device=device(phi)) - like(belief.covariance, phi)
+    gained = namespace(phi).eye(len(m), dtype=phi.dtype, device=device(phi)) - like(belief.covariance, phi)
     dphi = phi @ gained
     dphi *= w[:, None]
     dphi += (b - w * (phi @ m))[:, None] * m[None, :]
-    return pullback(rows, X, phi, dphi, xp.astype(-w / 2, X.dtype), points)
+    return dphi
 
 
 def pullback(rows: InducingRows, X: Array, phi: Array, dphi: Array, dk: Array, points: bool = False) -> Slopes:

@@ -9,7 +9,8 @@ From one kernel to the next it is not the belief that is carried over but the ro
 they imply under the *new* features is nearly the best there, and two or three updates settle it.
 
 The hinge is no normalised likelihood, and its bound judges length-scales poorly on small tables.  The logistic bound is
-a true one, and the default judge whatever the loss.
+a true one, and the default judge whatever the loss.  Losses that are quadratics can also be tuned as Izmailov and
+Kropotov (2017) did (`softmargin.tune.quadratic`).
 """
 
 from __future__ import annotations
@@ -22,19 +23,23 @@ from ..columns import Columns
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
-from .evidence import LOGISTIC_JUDGE, MOST_UPDATES, Evidence, Judged
+from .evidence import MOST_UPDATES, Evidence, Judged, logistic_judge
 from .judges import Judges, LabelledRows
 from .points import moved_points
-from .search import SHARE_OF_TIME, Choice, by_gradient_steps, by_quasi_newton, maximise
+from .quadratic import JOINT_TUNINGS, PUBLISHED, QUADRATIC_TUNINGS, Newton, Rounds, by_joint_ascent, by_rounds
+from .search import SHARE_OF_TIME, Choice, Optimiser, by_gradient_steps, by_quasi_newton, maximise
 from .space import Space, typical
 
 __all__ = [
+    "JOINT_TUNINGS",
+    "QUADRATIC_TUNINGS",
     "TUNINGS",
     "Choice",
     "Evidence",
     "Judged",
     "Judges",
     "LabelledRows",
+    "Rounds",
     "Space",
     "choose_kernel",
     "maximise",
@@ -42,7 +47,7 @@ __all__ = [
     "typical",
 ]
 
-#: The words of ``tune=``.
+#: The words of ``tune=`` that serve any loss; `QUADRATIC_TUNINGS` are those for quadratics alone.
 TUNINGS = ("logistic", "bound", "bound-steps", "loo")
 #: Variational updates before each plain gradient step, as in the paper.
 _UPDATES_PER_STEP = 10
@@ -58,9 +63,11 @@ def choose_kernel(
     likelihood: Likelihood,
     monitor: Monitor | None = None,
     n_jobs: int = 1,
+    rounds: Rounds = PUBLISHED,
 ) -> Choice:
-    """The kernel that the rows prefer, by one of `TUNINGS`; every panel begins where the one before it ended.
+    """The kernel that the rows prefer, by one of `TUNINGS` or `QUADRATIC_TUNINGS`.
 
+    Every panel begins where the one before it ended.
     Length-scales have their prior about the columns' spread, wherever the given ones are; variances about the given.
     """
     center = typical(kernel, columns)
@@ -76,14 +83,26 @@ def choose_kernel(
         return choice._replace(history=history)
 
     def evidence(panel: Judges) -> Evidence:
-        judge = likelihood if how in ("bound", "bound-steps") else LOGISTIC_JUDGE
-        return panel.evidence(judge, _UPDATES_PER_STEP if how == "bound-steps" else MOST_UPDATES, n_jobs)
+        judge = logistic_judge(panel.n_classes) if how in ("logistic", "loo") else likelihood
+        found = panel.evidence(judge, n_updates, n_jobs)
+        return found if judge.is_bound else Newton.like(found)
 
-    optimiser = by_gradient_steps if how == "bound-steps" else by_quasi_newton
+    n_updates, optimiser = _way_up(how, rounds)
     choice = best(apart=True)
     if how != "loo":
         return choice
     return _kept_by_left_out(panels[-1], choice, list(_rivals(choice, best(apart=False))), likelihood, monitor)
+
+
+def _way_up(how: str, rounds: Rounds) -> tuple[int, Optimiser]:
+    """Most updates of a belief before its slopes are taken, and the way up the slopes."""
+    ways: dict[str, tuple[int, Optimiser]] = {
+        "bound-steps": (_UPDATES_PER_STEP, by_gradient_steps),
+        "alternate": (rounds.n_updates, by_rounds(rounds.n_evaluations)),
+        "hybrid": (rounds.n_updates, by_rounds(rounds.n_evaluations, joint=True)),
+        "full": (rounds.n_updates, by_joint_ascent),
+    }
+    return ways.get(how, (MOST_UPDATES, by_quasi_newton))
 
 
 def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:

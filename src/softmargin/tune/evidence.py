@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from ..chunks import sweep
 from ..engine import objective
 from ..gaussian import Belief
 from ..kernels import Kernel
-from ..likelihoods import Likelihood, Logistic, Quadrature, Sites
-from ..priors import Ridge
-from ..rows import Features, InducingRows
+from ..likelihoods import Likelihood, Logistic, OneVersusRest, Quadrature, Sites
+from ..priors import Classwise, Ridge
+from ..rows import ClasswiseFeatures, Features, InducingRows, Latent
 from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
 from ..single import narrowed
+from ..together import step_together
 
 T = TypeVar("T")
 
@@ -31,6 +32,15 @@ _SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 1e-4, 20
 LOGISTIC_JUDGE = Quadrature(Logistic(), n_nodes=12)
 
 
+def logistic_judge(n_classes: int) -> Likelihood:
+    """The logistic likelihood that judges kernels, for so many classes.
+
+    Each class against the others: its beliefs settle in fewer updates than those of a softmax, and the kernels are no
+    worse.
+    """
+    return LOGISTIC_JUDGE if n_classes == 2 else OneVersusRest(LOGISTIC_JUDGE)
+
+
 class Judged(NamedTuple):
     """A kernel's objective, its slopes in ``theta``, and the belief at which they were found."""
 
@@ -41,12 +51,14 @@ class Judged(NamedTuple):
 
 
 class _Settling(NamedTuple):
-    """A belief on its way to the optimum: the sites it came from, and those that it asks for, block by block."""
+    """A belief on its way to the optimum: the sites it came from, those that it asks for, block by block, and how
+    classes meet there."""
 
     value: float
-    belief: Belief
+    belief: Any
     sites: tuple[Sites, ...]
     asked: tuple[Sites, ...]
+    ties: Sequence[Any] = ()
 
 
 class Evidence:
@@ -65,18 +77,32 @@ class Evidence:
         likelihood: Likelihood = LOGISTIC_JUDGE,
         n_updates: int = MOST_UPDATES,
         n_jobs: int = 1,
+        n_classes: int = 2,
     ) -> None:
         self._n_jobs, n_blocks = n_jobs, -(-len(y) // _BLOCK_ROWS)
         self._blocks = list(zip(*(np.array_split(part, n_blocks) for part in (X, y, weight)), strict=True))
-        self._points, self._likelihood, self._n_updates = points, likelihood, n_updates
-        self._prior = Ridge.isotropic(len(points))
-        self._sites = tuple(likelihood.sites(y, 0 * y, 0 * y + 1) for _, y, _ in self._blocks)
+        self._points, self._n_updates = points, n_updates
+        self._likelihood: Any = likelihood
+        self._latent: dict[int, Latent] = {}
+        self._n_classes, self._prior = n_classes, Ridge.isotropic(len(points))
+        if n_classes > 2:
+            self._prior = Classwise.alike(self._prior, n_classes)
+        self._sites = tuple(self._first_sites(y) for _, y, _ in self._blocks)
         self._is_single = len(y) >= _MANY_ROWS
-        self._tolerance = max(_SETTLED, _SETTLED_SHARE * float(weight.sum()))
+        # Beliefs of many classes settle more slowly, and there are more of them to be near.
+        self._tolerance = (n_classes - 1) * max(_SETTLED, _SETTLED_SHARE * float(weight.sum()))
+
+    def _first_sites(self, y: np.ndarray) -> Sites:
+        """Those of a standard normal."""
+        zeros = np.zeros(len(y) if self._n_classes == 2 else (len(y), self._n_classes))
+        return self._likelihood.sites(y, zeros, zeros + 1)
+
+    def _lifted(self, rows: InducingRows, X: np.ndarray) -> Any:
+        return rows.lift(X) if self._n_classes == 2 else ClasswiseFeatures(rows.lift(X))
 
     def begin_from(self, judged: Judged) -> None:
         """Takes the sites from a belief found on other rows."""
-        self._sites = self._asked([judged.rows.lift(X) for X, _, _ in self._blocks], judged.belief)
+        self._sites = self._asked([self._lifted(judged.rows, X) for X, _, _ in self._blocks], judged.belief)
 
     def at(self, kernel: Kernel) -> Judged:
         """The objective and its slopes in ``theta`` at a kernel."""
@@ -91,13 +117,14 @@ class Evidence:
         return value, in_points(rows, slopes)
 
     def _settled(self, rows: InducingRows, points: bool = False) -> tuple[float, Belief, Slopes]:
-        features = self._each(lambda index: rows.lift(self._blocks[index][0]))
+        features = self._each(lambda index: self._lifted(rows, self._blocks[index][0]))
         seen = self._each(lambda index: narrowed(features[index])) if self._is_single else features
-        value, belief, _, self._sites = self._settle(seen)
+        value, belief, _, self._sites, _ = self._settle(seen)
 
         def one_block(index: int) -> Slopes:
             (X, _, weight), (_, w, b) = self._blocks[index], self._sites[index]
-            return bound_slopes(rows, X, features[index].phi, belief, weight * w, weight * b, points)
+            phi, each = features[index].phi, _by_row(weight, w)
+            return bound_slopes(rows, X, phi, belief, each * w, each * b, points)
 
         return value, belief, _sum(self._each(one_block))
 
@@ -106,8 +133,10 @@ class Evidence:
         best = self._update(features, self._sites)
         rate = 1.0
         for _ in range(self._n_updates - 1):
-            sites = combined(best.sites, rate, combined(best.asked, -1, best.sites)) if rate < 1 else best.asked
-            tried = self._update(features, sites)
+            sites, belief = self._next(features, best)
+            if rate < 1:
+                sites, belief = combined(best.sites, rate, combined(sites, -1, best.sites)), None
+            tried = self._update(features, sites, belief)
             gain = tried.value - best.value
             if gain < -self._tolerance:
                 rate /= 2
@@ -117,25 +146,63 @@ class Evidence:
                 break
         return best
 
-    def _update(self, features: Sequence[Features], sites: tuple[Sites, ...]) -> _Settling:
-        def one_block(index: int) -> tuple[Array, Array]:
-            weight, (_, w, b) = self._blocks[index][2], sites[index]
-            return features[index].gather(weight * w, weight * b)
-
-        belief = self._prior.given(*_sum(self._each(one_block)))
+    def _update(self, features: Sequence[Features], sites: tuple[Sites, ...], belief: Any = None) -> _Settling:
+        """The belief that sites imply, unless it is known, and the sites that it asks for."""
+        belief = self._implied(features, sites) if belief is None else belief
         asked = self._asked(features, belief)
         bound = sum(weight @ block.l for (_, _, weight), block in zip(self._blocks, asked, strict=True))
-        return _Settling(objective(bound, self._prior, belief), belief, sites, asked)
+        ties = self._each(lambda index: self._ties(index, asked[index])) if self._likelihood.couples else ()
+        return _Settling(objective(bound, self._prior, belief), belief, sites, asked, ties)
+
+    def _implied(self, features: Sequence[Any], sites: tuple[Sites, ...]) -> Any:
+        """The belief that sites imply."""
+
+        def one_block(index: int) -> tuple[Any, Any]:
+            weight, (_, w, b) = self._blocks[index][2], sites[index]
+            each = _by_row(weight, w)
+            return features[index].gather(each * w, each * b)
+
+        return self._prior.given(*_sum(self._each(one_block)), (None,) * self._n_classes)
+
+    def _next(self, features: Sequence[Any], at: _Settling) -> tuple[tuple[Sites, ...], Any]:
+        """The sites that a belief asks for, and the belief that they imply, if it is known by now.
+
+        Where classes answer to each other, they are such as move all of them at once.
+        """
+        if not self._likelihood.couples:
+            return at.asked, None
+        alone = self._implied(features, at.asked)
+
+        def in_block(index: int, x: Array) -> Array:
+            return self._likelihood.answer(self._blocks[index][1], at.ties[index], features[index].seen(x))
+
+        def answer(x: Array) -> Array:
+            weights = [weight[:, None] for _, _, weight in self._blocks]
+            return _sum(self._each(lambda index: features[index].pulled(weights[index] * in_block(index, x))))
+
+        step = step_together(answer, alone, at.belief)
+        sites = tuple(site._replace(b=site.b + in_block(index, step)) for index, site in enumerate(at.asked))
+        return sites, alone.shifted(answer(step))
 
     def _asked(self, features: Sequence[Features], belief: Belief) -> tuple[Sites, ...]:
         def one_block(index: int) -> Sites:
-            latent = features[index].moments(belief)
+            latent = self._latent[index] = features[index].moments(belief)
             return self._likelihood.sites(self._blocks[index][1], latent.mu, latent.v)
 
         return tuple(self._each(one_block))
 
+    def _ties(self, index: int, sites: Sites) -> Any:
+        """How classes meet in a block, at the belief that was last asked."""
+        latent = self._latent[index]
+        return self._likelihood.ties(self._blocks[index][1], latent.mu, latent.v, sites)
+
     def _each(self, function: Callable[[int], T]) -> list[T]:
         return list(sweep(function, len(self._blocks), self._n_jobs))
+
+
+def _by_row(weight: np.ndarray, values: Array) -> np.ndarray:
+    """Weights that go with values of rows, or of rows and classes."""
+    return weight if values.ndim == 1 else weight[:, None]
 
 
 def _sum(parts: list[T]) -> T:

@@ -14,9 +14,9 @@ from ..inference import Inferred
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
-from ..priors import Ridge
-from ..rows import InducingRows
-from ..sampling import allotted, distinct, drawn_by_weight
+from ..priors import Classwise, Ridge
+from ..rows import ClasswiseRows, InducingRows
+from ..sampling import allotted, by_class, distinct, drawn_by_weight
 from ..steps import ascend
 from .evidence import MOST_UPDATES, Evidence
 
@@ -57,8 +57,8 @@ class LabelledRows(NamedTuple):
         """
         if len(self.y) <= size:
             return self
-        classes = np.flatnonzero(self.y < 0), np.flatnonzero(self.y >= 0)
-        counts = allotted(len(classes[0]), len(classes[1]), size)
+        classes = by_class(self.y)
+        counts = allotted([len(rows) for rows in classes], size)
         total, chosen, each = self.weight.sum(), [], []
         for rows, count in zip(classes, counts, strict=True):
             if count:
@@ -77,30 +77,35 @@ class Judges(NamedTuple):
     weight: np.ndarray
     unit: np.ndarray
     points: np.ndarray
+    n_classes: int = 2
 
     @classmethod
-    def of(cls, rows: LabelledRows, n_points: int | None = None) -> Judges:
+    def of(cls, rows: LabelledRows, n_points: int | None = None, n_classes: int = 2) -> Judges:
         """All of the given rows."""
         rows = rows.merged()
         if n_points is None:
             n_points = int(np.clip(len(rows.y) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
-        return cls(*rows, scattered_points(rows.X, rows.weight, n_points))
+        return cls(*rows, scattered_points(rows.X, rows.weight, n_points), n_classes)
 
     @classmethod
     def panels(
-        cls, rows: LabelledRows, rng: np.random.RandomState, most_points: int = _FURTHER_PANELS[-1][2]
+        cls,
+        rows: LabelledRows,
+        rng: np.random.RandomState,
+        most_points: int = _FURTHER_PANELS[-1][2],
+        n_classes: int = 2,
     ) -> list[Judges]:
         """The rows that judge the kernels of a table: few to come near the best, and where there are more, more to end.
 
         No panel has more points than the model will: with few points longer length-scales are better.
         """
         rows = rows.merged() if rows.X.shape[0] * rows.X.shape[1] <= MERGED_NUMBERS else rows
-        panels = [cls.of(rows.sample(_FIRST_ROWS, rng))]
+        panels = [cls.of(rows.sample(_FIRST_ROWS, rng), n_classes=n_classes)]
         for above, n_rows, n_points in _FURTHER_PANELS:
             if len(rows.y) > above:
                 points = min(n_points, most_points)
                 enough = max(_FIRST_ROWS, min(n_rows, _MOST_ROWS_PER_POINT * points))
-                panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points))
+                panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points, n_classes))
         return panels
 
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
@@ -112,13 +117,16 @@ class Judges(NamedTuple):
         return self if points is None else self._replace(points=np.unique(points, axis=0))
 
     def evidence(self, likelihood: Likelihood, n_updates: int = MOST_UPDATES, n_jobs: int = 1) -> Evidence:
-        return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates, n_jobs)
+        return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates, n_jobs, self.n_classes)
 
     def left_out_losses(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None) -> np.ndarray:
         """The leave-one-out log loss of each row under a kernel, the link fitted to all of them; NaN if unknown."""
-        rows = InducingRows.at(kernel, self.points)
+        rows: Any = InducingRows.at(kernel, self.points)
+        prior: Any = Ridge.isotropic(rows.n_weights)
         table = Table.of(self.X, self.y, self.weight, rows.n_weights)
-        problem = Problem(table, rows, likelihood, Ridge.isotropic(rows.n_weights))
+        if self.n_classes > 2:
+            rows, prior = ClasswiseRows(rows, self.n_classes), Classwise.alike(prior, self.n_classes)
+        problem = Problem(table, rows, likelihood, prior)
         ascent = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor)
         record = Inferred(ascent).record(problem, self.unit)
         return np.where(record.weight > 0, record.losses(record.link()), np.nan)

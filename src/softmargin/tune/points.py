@@ -9,7 +9,7 @@ from ..arrays import NotPositiveDefiniteError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
-from .evidence import LOGISTIC_JUDGE
+from .evidence import logistic_judge
 from .judges import Judges
 
 #: L-BFGS ends when an iteration gains less than this share of the objective, or after so many.
@@ -30,7 +30,7 @@ def moved_points(
     The objective is a lower bound at any points, so they cannot be fitted too well.  A loss without a bound leaves the
     judgement to the logistic one.
     """
-    judge = likelihood if likelihood.is_bound else LOGISTIC_JUDGE
+    judge = likelihood if likelihood.is_bound else logistic_judge(judges.n_classes)
     evidence = judges._replace(points=points).evidence(judge, n_jobs=n_jobs)
     best, least = points, np.inf
 

@@ -36,35 +36,49 @@ class Choice(NamedTuple):
     judged: Judged | None = None
 
 
-class _Search:
+class Search:
     """The negative of objective and prior as a function of coordinates, as minimisers want it; it remembers the best.
 
     A kernel that cannot be judged (its covariance cannot be factored) is worse than all others.
     """
 
     def __init__(self, evidence: Evidence, space: Space, monitor: Monitor | None = None) -> None:
-        self._evidence, self._space, self._monitor = evidence, space, monitor
+        self.evidence, self._space, self._monitor = evidence, space, monitor
         self.best, self._least, self._worst = np.zeros(len(space.deviation)), np.inf, 0.0
         self.history: list[dict[str, Any]] = []
         self._judged: Judged | None = None
+        #: The last candidate, as it was judged.
+        self.last: Judged | None = None
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        return self.weighed(x, self.evidence.at)
+
+    def weighed(
+        self, x: np.ndarray, at: Callable[[Kernel], Judged], is_candidate: bool = True
+    ) -> tuple[float, np.ndarray]:
+        """What ``at`` says of a kernel, with the prior; only candidates are remembered."""
         if self._monitor is not None and self.history and self._monitor.spent(SHARE_OF_TIME):
             raise _EnoughError
         prior, prior_slopes = self._space.log_prior(x)
         kernel = self._space.at(x)
         try:
-            judged = self._evidence.at(kernel)
+            judged = at(kernel)
         except NotPositiveDefiniteError:
             return self._worst + 1e3, -prior_slopes
         loss = -judged.value - prior
-        self.history.append({"objective": -loss, "kernel": kernel})
+        self._worst = max(self._worst, loss)
+        if is_candidate:
+            self.history.append({"objective": -loss, "kernel": kernel})
+            self.last = judged
+            if loss < self._least:
+                self.choose(x, loss, judged)
         if self._monitor is not None:
             self._monitor.note(f"kernel {len(self.history)}  bound {-loss:.6g}")
-        self._worst = max(self._worst, loss)
-        if loss < self._least:
-            self.best, self._least, self._judged = x.copy(), loss, judged
         return loss, -self._space.pulled_back(judged.slopes) - prior_slopes
+
+    def choose(self, x: np.ndarray, loss: float, judged: Judged | None) -> None:
+        """Takes a kernel for the best."""
+        self.best, self._least, self._judged = x.copy(), loss, judged
 
     def better_of_centre_and(self, x: np.ndarray) -> np.ndarray:
         """Where to begin: a start out of sight of the data has no slope to follow."""
@@ -84,17 +98,17 @@ class _EnoughError(Exception):
     """Time is up."""
 
 
-Optimiser = Callable[[_Search, Space, np.ndarray, bool], None]
+Optimiser = Callable[[Search, Space, np.ndarray, bool], None]
 
 
-def by_quasi_newton(search: _Search, space: Space, x: np.ndarray, near: bool = False) -> None:
+def by_quasi_newton(search: Search, space: Space, x: np.ndarray, near: bool = False) -> None:
     """L-BFGS, each kernel judged with its belief settled; a few iterations if the start is ``near`` the end."""
     options = {"ftol": _TOLERANCE, "maxiter": _ITERATIONS_WHEN_NEAR if near else _MOST_ITERATIONS}
     bounds = [(-far, far) for far in space.farthest]
     minimize(search, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
 
 
-def by_gradient_steps(search: _Search, space: Space, x: np.ndarray, near: bool = False) -> None:
+def by_gradient_steps(search: Search, space: Space, x: np.ndarray, near: bool = False) -> None:
     r"""The paper's own way: a few updates of the belief, one step up the gradient, and again (Wenzel 2017, eq. 12).
 
     A step that ascends makes the next a third longer; one that does not is taken back, and the next is half as long.
@@ -124,7 +138,7 @@ def maximise(
 
     ``start`` is a kernel to begin at, or the choice of other rows, which is taken to be near.
     """
-    search = _Search(evidence, space, monitor)
+    search = Search(evidence, space, monitor)
     near = isinstance(start, Choice)
     if isinstance(start, Choice):
         start, judged = start.kernel, start.judged

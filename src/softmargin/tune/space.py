@@ -95,7 +95,7 @@ def typical(kernel: Kernel, columns: Columns) -> Kernel:
     """A kernel with its length-scales at the columns' spread times the root of their number, whatever they are now."""
     # Rounded, so that tables whose sums differ by rounding alone lead to the very same search.
     spread = np.round(np.log(columns.spread) + 0.5 * np.log(len(columns.spread)), 6)
-    together = np.round(0.5 * logsumexp(2 * np.log(columns.spread)), 6)
+    together = np.round(0.5 * float(np.asarray(logsumexp(2 * np.log(columns.spread)))), 6)
     theta, first = kernel.theta.copy(), 0
     for role, size in kernel.roles:
         if role == "length_scale":

@@ -1,0 +1,69 @@
+"""What a fit is given, what it is made of, and all that it finds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..engine import Problem
+from ..imputation import ColumnModel
+from ..inference import Inferred
+from ..links import Link
+from ..monitor import Monitor
+from ..streaming import Stream
+
+
+class Data(NamedTuple):
+    """What a fit is given, checked: labels are -1 and +1, or 0, 1, 2 ... if there are more than two classes.
+
+    ``copies`` are the weights of the rows without those of classes, and ``unit`` is the weight of one copy of each.
+    ``whole`` says that no other rows will follow.
+    """
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray
+    unit: np.ndarray
+    classes: np.ndarray
+    copies: np.ndarray
+    whole: bool = True
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def class_totals(self) -> np.ndarray:
+        """How much the rows of each class weigh: in the fit, and without the weights of classes."""
+        codes = (self.y > 0).astype(int) if self.n_classes == 2 else self.y.astype(int)
+        return np.stack([np.bincount(codes, part, self.n_classes) for part in (self.weight, self.copies)])
+
+
+class Parts(NamedTuple):
+    """The rows and the prior of a model, the loss they are to meet, the kernels that were judged on the way, and what
+    is thought of columns whose entries may be missing."""
+
+    rows: Any
+    prior: Any
+    loss: str
+    judged: list[dict[str, Any]] = []
+    columns: ColumnModel | None = None
+
+
+class Found(NamedTuple):
+    """All that a fit finds."""
+
+    data: Data
+    parts: Parts
+    problem: Problem
+    inferred: Inferred
+    stream: Stream | None
+    monitor: Monitor
+    link: Link
+    loo_log_loss: float | None
+    class_totals: np.ndarray
+
+    @property
+    def reason(self) -> str:
+        return "interrupt" if self.monitor.interrupted else self.inferred.ascent.reason

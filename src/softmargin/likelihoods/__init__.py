@@ -1,0 +1,52 @@
+r"""Likelihoods: what one row says about its latent value ``f``.
+
+A likelihood is one function, ``sites(y, mu, v)``.  For ``f ~ N(mu, v)`` it returns, row by row,
+
+* ``l``, the expected log-likelihood :math:`E \log p(y \mid f)` or a lower bound of it;
+* the Gaussian :math:`\exp(b f - w f^2 / 2)` that stands in for the row, from the slopes of ``l``:
+  :math:`w = -2\, \partial l / \partial v` and :math:`b = \partial l / \partial \mu + w \mu`.
+
+All of these are finite at ``v = 0``.  A likelihood also says of itself
+
+* ``is_bound``: ``l`` is the expected log-likelihood or lies below it (up to the error of a quadrature rule), and
+  ``w`` and ``b`` come from its slopes, so that there is an objective to watch and to guard;
+* ``needs_guard``: a full step may overshoot and must be checked against the objective;
+* ``longest_step``: how far towards the new sites a step should go, 1 being all the way.  Less than that where classes
+  answer to each other and all move at once;
+* ``two_moment``: ``l`` uses nothing of ``f`` but its first two moments, so that the bound
+  holds for latent values that are not Gaussian;
+* ``site_is_curvature``: ``w`` is also the curvature :math:`-\partial^2 l / \partial \mu^2`, which the function
+  ``curvature(y, mu, v)`` gives in any case.
+
+Labels ``y`` are -1 or +1, except for `Gaussian`.  For more than two classes (`classes`) they are 0, 1, 2 ..., ``mu``,
+``v``, ``w`` and ``b`` have a column for each class, and ``l`` is still one number a row.
+"""
+
+from collections.abc import Callable
+
+from .classes import CrammerSinger, OneVersusRest, Rivals, Softmax
+from .gaussian import Gaussian
+from .hinge import AugmentedHinge, Hinge, PointHinge
+from .protocol import Likelihood, Sites
+from .smooth import Derivatives, JaakkolaJordan, Logistic, Probit, Quadrature, SmoothModel, Taylor
+
+#: The words of ``loss=`` and the likelihoods behind them.
+LOSSES: dict[str, Likelihood] = {
+    "hinge": Hinge(),
+    "hinge-augmented": AugmentedHinge(),
+    "logistic": Quadrature(Logistic()),
+    "logistic-jj": JaakkolaJordan(),
+    "logistic-taylor": Taylor(Logistic()),
+    "probit": Quadrature(Probit()),
+    "probit-taylor": Taylor(Probit()),
+}
+
+
+#: The words of ``multi_class=``: what more than two classes make of a likelihood of one latent value.
+MULTI_CLASS: dict[str, Callable[[Likelihood], Likelihood]] = {
+    "weston-watkins": Rivals,
+    "one-vs-each": Rivals,
+    "crammer-singer": CrammerSinger,
+    "ovr": OneVersusRest,
+    "softmax": lambda base: Softmax(),
+}

@@ -1,0 +1,197 @@
+"""Smooth likelihoods: logistic and probit, by a quadratic bound, by quadrature, and to second order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from ..arrays import Array, erfcx, expit, like, log_expit, log_ndtr, namespace
+from .protocol import SiteIsCurvature, Sites
+
+
+@dataclass(frozen=True)
+class JaakkolaJordan:
+    r"""The logistic likelihood under Jaakkola and Jordan's quadratic bound (vi-JJ of Izmailov 2017).
+
+    With :math:`\xi = \sqrt{\mu^2 + v}`,
+
+    .. math:: l = (y \mu - \xi) / 2 + \log \sigma(\xi), \quad w = \tanh(\xi / 2) / (2 \xi), \quad b = y / 2.
+
+    >>> import numpy as np
+    >>> [round(float(part[0]), 4) for part in JaakkolaJordan().sites(np.ones(1), np.zeros(1), np.zeros(1))]
+    [-0.6931, 0.25, 0.5]
+    """
+
+    is_bound = True
+    needs_guard = False
+    couples = False
+    longest_step = 1.0
+    two_moment = True
+    site_is_curvature = False
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return log_expit(y * f)
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        xp = namespace(mu)
+        xi = xp.sqrt(mu * mu + v)
+        # tanh(xi/2) / (2 xi) -> 1/4 - xi^2/48: below 1e-4 the quotient has nothing to add.
+        safe = xp.where(xi > 1e-4, xi, xp.ones_like(xi))
+        w = xp.where(xi > 1e-4, xp.tanh(safe / 2) / (2 * safe), 0.25 - xi * xi / 48)
+        return Sites((y * mu - xi) / 2 + log_expit(xi), w, y / 2)
+
+    def curvature(self, y: Array, mu: Array, v: Array) -> Array:
+        r""":math:`w + (\mu/\xi)^2 (\sigma(\xi) \sigma(-\xi) - w)`."""
+        xp = namespace(mu)
+        w, square = self.sites(y, mu, v).w, mu * mu + v
+        xi, share = xp.sqrt(square), mu * mu / xp.where(square > 0, square, xp.ones_like(square))
+        return w + share * (expit(xi) * expit(-xi) - w)
+
+
+class Derivatives(NamedTuple):
+    """A log-likelihood and its first two derivatives in ``f``."""
+
+    value: Array
+    slope: Array
+    curvature: Array
+
+
+class SmoothModel(Protocol):
+    """A twice differentiable log-likelihood, for `Quadrature` and `Taylor`."""
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives: ...
+
+
+@dataclass(frozen=True)
+class Logistic:
+    r""":math:`\log p = \log \sigma(y f)`."""
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        xp = namespace(f)
+        t = y * f
+        e = xp.exp(-xp.abs(t))  # serves the logarithm and the slope
+        miss = xp.where(t > 0, e, xp.ones_like(e)) / (1 + e)
+        return Derivatives(xp.minimum(t, xp.zeros_like(t)) - xp.log1p(e), y * miss, -miss * (1 - miss))
+
+
+@dataclass(frozen=True)
+class Probit:
+    r""":math:`\log p = \log \Phi(y f)`, with slope :math:`y r`, :math:`r = N(t)/\Phi(t)`, :math:`t = y f`,
+    and curvature :math:`-r (r + t)`."""
+
+    def derivatives(self, y: Array, f: Array) -> Derivatives:
+        xp = namespace(f)
+        t = y * f
+        value = log_ndtr(t)
+        r = math.sqrt(2 / math.pi) / erfcx(-t / math.sqrt(2))
+        # r + t cancels in the far left tail, where r (r + t) tends to 1 - 1/t^2.
+        far = xp.minimum(t, xp.full_like(t, -1e3))
+        curvature = xp.where(t > -1e3, r * (r + t), 1 - 1 / far**2)
+        return Derivatives(value, y * r, -xp.clip(curvature, 0.0, 1.0))
+
+
+def _joined(parts: list[Sites]) -> Sites:
+    """The sites of rows and of those after them."""
+    return Sites(*(namespace(*part).concat(part) for part in zip(*parts, strict=True)))
+
+
+@lru_cache(maxsize=8)
+def _hermite(n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of ``E g(x)``, ``x ~ N(0, 1)``."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    return nodes, weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class Quadrature(SiteIsCurvature):
+    r"""A smooth log-likelihood, its expectation taken by Gauss-Hermite quadrature (Hensman's svi).
+
+    The slopes are those of the rule itself, from the same nodes :math:`f = \mu + s x`:
+    :math:`\partial l/\partial\mu = E[\partial_f \log p]` and
+    :math:`\partial l / \partial v = E[x\, \partial_f \log p] / (2 s)`, at small ``s`` in its limit
+    :math:`E[\partial^2_f \log p] / 2`.
+
+    >>> import numpy as np
+    >>> round(float(Quadrature(Logistic()).sites(np.ones(1), np.zeros(1), np.zeros(1)).l[0]), 4)
+    -0.6931
+    """
+
+    model: SmoothModel = field(default_factory=Logistic)
+    n_nodes: int = 24
+    is_bound = True
+    needs_guard = True
+    couples = False
+    longest_step = 1.0
+    two_moment = False
+    #: Standard deviations below which the quotient by ``s`` is taken in its limit.
+    _NARROW: ClassVar[float] = 1e-2
+    #: Up to these variances so few nodes are exact to about 1e-10.
+    _FEW_NODES: ClassVar[tuple[tuple[float, int], ...]] = ((0.03, 6), (0.1, 8), (0.3, 12))
+    #: Nodes that fit the cache together.
+    _NODES_AT_ONCE: ClassVar[int] = 98_304
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return self.model.derivatives(y, f).value
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        """Each row with as many nodes as its variance needs, whatever rows it comes with."""
+        xp = namespace(v)
+        nodes = [min(few, self.n_nodes) for _, few in self._FEW_NODES] + [self.n_nodes]
+        widths = sum(xp.astype(v > edge, xp.int64) for edge, _ in self._FEW_NODES)
+        least, most = (int(xp.min(widths)), int(xp.max(widths))) if v.shape[0] else (0, 0)
+        if least == most:
+            return self._in_turn(y, mu, v, nodes[most])
+        places = [xp.nonzero(widths == width)[0] for width in range(least, most + 1)]
+        parts = [self._in_turn(y[at], mu[at], v[at], n) for at, n in zip(places, nodes[least : most + 1], strict=True)]
+        back = xp.argsort(xp.concat(places))
+        return Sites(*(part[back] for part in _joined(parts)))
+
+    def _in_turn(self, y: Array, mu: Array, v: Array, n_nodes: int) -> Sites:
+        """As many rows at once as have nodes that fit the cache together."""
+        n_rows, at_once = mu.shape[0], self._NODES_AT_ONCE // n_nodes
+        if n_rows <= at_once:
+            return self._sites(y, mu, v, n_nodes)
+        cuts = [slice(start, start + at_once) for start in range(0, n_rows, at_once)]
+        return _joined([self._sites(y[cut], mu[cut], v[cut], n_nodes) for cut in cuts])
+
+    def _sites(self, y: Array, mu: Array, v: Array, n_nodes: int) -> Sites:
+        xp = namespace(mu)
+        s = xp.sqrt(v)
+        nodes, weights = (like(part, s) for part in _hermite(n_nodes))
+        at_nodes = self.model.derivatives(y, mu + nodes[:, None] * s)
+        slope, tilt = weights @ at_nodes.slope, (weights * nodes) @ at_nodes.slope
+        wide = s > self._NARROW
+        w = -tilt / xp.where(wide, s, xp.ones_like(s))
+        if not xp.all(wide):
+            w = xp.where(wide, w, -(weights @ at_nodes.curvature))
+        w = xp.maximum(w, xp.zeros_like(w))  # rounding
+        return Sites(weights @ at_nodes.value, w, slope + w * mu)
+
+
+@dataclass(frozen=True)
+class Taylor(SiteIsCurvature):
+    r"""A smooth log-likelihood, expanded to second order about the mean (vi-Taylor of Izmailov 2017).
+
+    .. math:: l = \log p(y \mid \mu) - w v / 2, \quad w = -\partial^2_f \log p, \quad b = \partial_f \log p + w \mu,
+
+    all at :math:`f = \mu`.  The point of expansion is held while ``b`` is formed, so this is Newton's
+    method on the mode, not ascent of ``l``: there is no bound to watch, and ``b`` is not its slope.
+    """
+
+    model: SmoothModel = field(default_factory=Logistic)
+    is_bound = False
+    needs_guard = True
+    couples = False
+    longest_step = 1.0
+    two_moment = True
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        return self.model.derivatives(y, f).value
+
+    def sites(self, y: Array, mu: Array, v: Array) -> Sites:
+        value, slope, curvature = self.model.derivatives(y, mu)
+        return Sites(value + curvature * v / 2, -curvature, slope - curvature * mu)

@@ -1,0 +1,123 @@
+r"""Rows of more than two classes: the same features for each, and a column of moments and sites for each.
+
+:math:`f_k = \phi^T u_k` plus independent noise, with weights of their own for every class.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..arrays import Array, namespace
+from ..gaussian import ClassBelief
+from ..likelihoods import Likelihood
+from .features import Latent, View
+from .inducing import KernelView
+
+
+class ClasswiseRows(NamedTuple):
+    """Other rows, seen by the weights of ``n_classes`` classes."""
+
+    rows: Any
+    n_classes: int
+
+    @property
+    def n_weights(self) -> int:
+        """Of one class."""
+        return self.rows.n_weights
+
+    @property
+    def width(self) -> int:
+        return self.rows.width
+
+    @property
+    def least_rows(self) -> int:
+        return self.rows.least_rows
+
+    def lift(self, X: Array) -> Any:
+        return ClasswiseFeatures(self.rows.lift(X))
+
+    def leftover_root(self, X: Array) -> Array | None:
+        """Of any one class, or with classes as its last axis: what is left over is independent from class to class."""
+        return self.rows.leftover_root(X)
+
+    def view(self, belief: Any, reference: Array) -> View:
+        views = [self.rows.view(part, reference) for part in belief.parts]
+        if all(isinstance(view, KernelView) for view in views):
+            return KernelViews(tuple(views))
+        return LiftedViews(self, belief.seen_by(reference))
+
+
+class ClasswiseFeatures(NamedTuple):
+    """The features of a block, which all classes share."""
+
+    base: Any
+
+    @property
+    def phi(self) -> Array:
+        return self.base.phi
+
+    @property
+    def leftover(self) -> Array:
+        return self.base.leftover
+
+    def moments(self, belief: ClassBelief) -> Latent:
+        """A column for each class."""
+        mu, spread, leftover = zip(*(self.base.moments(part) for part in belief.parts), strict=True)
+        xp = namespace(*mu)
+        # What the weights leave over is the same for all classes, or has a column for each already.
+        left = leftover[0] if leftover[0].ndim == 2 else xp.stack(leftover, axis=1)
+        return Latent(xp.stack(mu, axis=1), xp.stack(spread, axis=1), left)
+
+    def gather(self, w: Array, b: Array) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
+        """The sums of each class."""
+        sums = [self.base.gather(w[:, k], b[:, k]) for k in range(w.shape[1])]
+        G, h = zip(*sums, strict=True)
+        return tuple(G), tuple(h)
+
+    def at(self, weights: tuple[Array, ...]) -> Array:
+        """A column for each class."""
+        columns = [self.base.at(own) for own in weights]
+        return namespace(*columns).stack(columns, axis=1)
+
+    def seen(self, weights: Array) -> Array:
+        """Latent values (row by class) under weights (weight by class)."""
+        return self.base.seen(weights)
+
+    def pulled(self, values: Array) -> Array:
+        r""":math:`\sum_i \phi_i x_i^T`: the other way round."""
+        return self.base.pulled(values)
+
+    def settled(
+        self, belief: ClassBelief, likelihood: Likelihood, y: Array, weight: Array
+    ) -> tuple[ClasswiseFeatures, Any]:
+        """The same: nothing about these rows is uncertain, and that costs nothing."""
+        return self, 0.0
+
+    def drawn(self, weights: Any, hyper: Any, site: tuple[Array, Array], weight: Array, rng: Any) -> ClasswiseFeatures:
+        """The same: nothing about these rows is uncertain."""
+        return self
+
+
+class LiftedViews(NamedTuple):
+    """Rows under the belief of each class, lifted once."""
+
+    rows: ClasswiseRows
+    belief: ClassBelief
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        latent = self.rows.lift(X).moments(self.belief)
+        return latent.mu, latent.v
+
+
+class KernelViews(NamedTuple):
+    """Rows under the belief of each class, the kernel being found once."""
+
+    views: tuple[Any, ...]
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        first = self.views[0]
+        K, prior = first.kernel(X, first.points), first.kernel.diagonal(X)
+        columns = [view.moments_from(K, prior) for view in self.views]
+        xp = namespace(columns[0][0])
+        mu, v = (xp.stack(parts, axis=1) for parts in zip(*columns, strict=True))
+        return mu, v

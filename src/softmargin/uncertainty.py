@@ -1,0 +1,287 @@
+r"""How unsure a model is of a row, and why.
+
+The latent value of a row is a Gaussian (one for each class if there are more than two): its width is what the model
+does not know of the function.  A link then says how often rows with that very latent value are of each class: that
+is what nobody can know.  Probabilities mix the two.  The functions here tell them apart:
+
+* `variation_ratio`: how likely the function, were it known, would favour another class than the one it seems to favour;
+* `mutual_information`: how much the label of the row would say about the function;
+* `entropy`: how open the label is, for whichever reason.
+
+They work with every fitted classifier of this package, or a pipeline that ends in one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import entr, ndtr, ndtri
+from scipy.stats import qmc
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+
+from .chunks import n_threads, sweep
+from .links import Link
+from .validation import positive_integer
+from .winning import even, graded, pieces, winning
+
+__all__ = ["entropy", "mutual_information", "variation_ratio"]
+
+#: How far a Gaussian reaches for the information of two classes, a small difference, steps and nodes: exact to 1e-14.
+_FULL_REACH, _FULL_STEP, _FULL_GRADES = 8.3, 0.6, (32, 64, 128)
+#: Deviations are at least this.
+_LEAST = 1e-150
+#: A score of this size leaves nothing open.
+_DECIDED = 38.0
+#: The normal distribution function that is most like the logistic function is that of its argument times this.
+_PROBIT_SLOPE = math.sqrt(math.pi / 8)
+#: Quasi-random points lie this far from the ends of the unit interval, where normal draws are infinite.
+_LEAST_POINT = 2.0**-31
+#: Rows handed to a thread at once.
+_ROWS_AT_ONCE = 4096
+
+
+# What users call -----------------------------------------------------------------------------------
+
+
+def variation_ratio(model: Any, X: Any) -> np.ndarray:
+    r"""How likely it is that the latent function favours another class than its favourite, for each row.
+
+    With :math:`g_k` the score of class k at latent values :math:`f` that are drawn from the posterior,
+
+    .. math:: 1 - \max_k P(g_k > g_j \text{ for all } j \neq k).
+
+    Wistuba and Rawat (2018) count how often draws of :math:`f` agree with each other; this is the limit of many draws,
+    without any.  For two classes it is :math:`\Phi(-|\mu - f_0| / \sqrt v)`, where :math:`f_0` is the latent value at
+    which the score changes its sign; for more it is a quadrature that is exact to about ten digits.
+
+    It knows nothing of noise: where a table holds many rows of both classes at the same place, but more of one, the
+    function is known, its favourite too, and the ratio is 0.
+
+    Parameters
+    ----------
+    model : a fitted classifier of this package
+        Or a pipeline that ends in one.
+    X : array, CSR matrix or frame of shape (n_rows, n_columns)
+        Rows to look at.
+
+    Returns
+    -------
+    array of n_rows numbers
+        From 0 to :math:`1 - 1/K` for K classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> from softmargin.uncertainty import variation_ratio
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> among_others, far_away = variation_ratio(model, [[-1.0, 0.5], [9.0, 9.0]])
+    >>> bool(among_others < 0.01), bool(far_away > 0.3)
+    (True, True)
+    """
+    mu, v, link, jobs = _latent(model, X)
+    return _by_rows(lambda mu, v: variation_ratio_of(mu, v, link), mu, v, jobs)
+
+
+def entropy(model: Any, X: Any) -> np.ndarray:
+    r"""How open the label of each row is: the entropy of ``predict_proba``, in nats.
+
+    .. math:: -\sum_k p_k \log p_k.
+
+    It is large where classes overlap, and also where the model has seen nothing: it does not say which.
+
+    Parameters
+    ----------
+    model : a fitted classifier
+        Any that has ``predict_proba``.
+    X : array, CSR matrix or frame of shape (n_rows, n_columns)
+        Rows to look at.
+
+    Returns
+    -------
+    array of n_rows numbers
+        From 0 to :math:`\log K` for K classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> from softmargin.uncertainty import entropy
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> among_others, between = entropy(model, [[-1.0, 0.5], [0.5, 0.25]])
+    >>> bool(among_others < 0.1), bool(between > 0.4)
+    (True, True)
+    """
+    return entr(model.predict_proba(X)).sum(axis=1)
+
+
+def mutual_information(model: Any, X: Any, n_samples: int = 256, random_state: Any = 0) -> np.ndarray:
+    r"""How much the label of each row would say about the latent function, in nats.
+
+    With :math:`p(f)` the probabilities at latent values :math:`f` drawn from the posterior and ``H`` the entropy,
+
+    .. math:: H[E\, p(f)] - E\, H[p(f)].
+
+    The first term is how open the label is, the second how open it would stay if the function were known; the rest can
+    be learned (Houlsby et al. 2011 call it BALD).  Two classes need no draws.  More share one set of quasi-random
+    draws, so that the answer for a row does not depend on the rows that it comes with.
+
+    Parameters
+    ----------
+    model : a fitted classifier of this package
+        Or a pipeline that ends in one.
+    X : array, CSR matrix or frame of shape (n_rows, n_columns)
+        Rows to look at.
+    n_samples : int
+        Draws, for more than two classes; powers of two are best.  256 are good to .003 for 3 classes and to .01 for 10.
+    random_state : int, RandomState or None
+        Seeds them.
+
+    Returns
+    -------
+    array of n_rows numbers
+        From 0 to :math:`\log K` for K classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> from softmargin.uncertainty import mutual_information
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> among_others, far_away = mutual_information(model, [[-1.0, 0.5], [9.0, 9.0]])
+    >>> bool(among_others < 0.05), bool(far_away > 0.3)
+    (True, True)
+    """
+    positive_integer("n_samples", n_samples)
+    mu, v, link, jobs = _latent(model, X)
+    draws = None if mu.ndim == 1 else normal_draws(n_samples, mu.shape[1], random_state)
+    return _by_rows(lambda mu, v: mutual_information_of(mu, v, link, draws), mu, v, jobs)
+
+
+def _latent(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
+    """Latent means and variances, the link behind them, and how many threads may follow."""
+    if isinstance(model, Pipeline):
+        X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+    if not hasattr(model, "latent_mean_and_variance"):
+        raise TypeError(
+            f"{type(model).__name__} has no latent function to be unsure of; give a fitted classifier of softmargin, "
+            f"or use entropy, which needs probabilities only."
+        )
+    mu, v = model.latent_mean_and_variance(X)
+    return np.asarray(mu, dtype=float), np.asarray(v, dtype=float), model.link_, n_threads(model.n_jobs)
+
+
+def _by_rows(function: Callable[..., np.ndarray], mu: np.ndarray, v: np.ndarray, jobs: int) -> np.ndarray:
+    """A function of each row's moments, block by block."""
+
+    def one_block(index: int) -> np.ndarray:
+        rows = slice(index * _ROWS_AT_ONCE, (index + 1) * _ROWS_AT_ONCE)
+        return function(mu[rows], v[rows])
+
+    return np.concatenate(list(sweep(one_block, -(-len(mu) // _ROWS_AT_ONCE), jobs)))
+
+
+# Which class wins ----------------------------------------------------------------------------------
+
+
+def variation_ratio_of(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray:
+    """`variation_ratio` from latent moments: of shape (n,) for two classes, of shape (n, K) for K.
+
+    >>> from softmargin.links import LogisticLink
+    >>> variation_ratio_of(np.array([1.0, 1.0]), np.array([1.0, 0.0]), LogisticLink(slope=2.0, offset=-2.0))
+    array([0.5, 0.5])
+    >>> variation_ratio_of(np.array([[1.0, 1.0, 1.0]]), np.array([[4.0, 4.0, 4.0]]), LogisticLink()).round(6)
+    array([0.666667])
+    """
+    g = mu + _shift(link)
+    if g.ndim == 2:
+        return 1 - winning(g, v).max(axis=1)
+    # At v = 0 the favourite is certain, unless the score is exactly zero and there is none.
+    with np.errstate(over="ignore"):
+        return ndtr(-np.abs(g) / np.maximum(np.sqrt(v), _LEAST))
+
+
+def _shift(link: Link) -> Any:
+    """What is added to latent values to make scores of one sign, or the largest score, out of them."""
+    return getattr(link, "offset", 0.0) / getattr(link, "slope", 1.0)
+
+
+# What a label would say ----------------------------------------------------------------------------
+
+
+def mutual_information_of(mu: np.ndarray, v: np.ndarray, link: Link, draws: np.ndarray | None = None) -> np.ndarray:
+    """`mutual_information` from latent moments: of shape (n,) for two classes, else (n, K) with draws of shape (S, K).
+
+    >>> from softmargin.links import LogisticLink
+    >>> mutual_information_of(np.zeros(3), np.array([0.0, 1.0, 1e9]), LogisticLink()).round(4)
+    array([0.    , 0.0937, 0.6931])
+    """
+    if draws is None:
+        return _information_of_two(mu, v, link)
+    parts = (_information_of_many(mu[rows], v[rows], link, draws) for rows in pieces(len(mu), draws.size))
+    return np.concatenate(list(parts))
+
+
+def _information_of_two(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray:
+    r"""By sums over even grids, where the label is open and the Gaussian is not negligible.
+
+    In units of the link, :math:`t = s f + c \sim N(m, r^2)`, both integrands are smooth on a scale of 1, and
+    :math:`H` vanishes beyond ``_DECIDED``.  The probability does not; but what it has over a normal distribution
+    function does, and :math:`E\, \Phi(a t) = \Phi(a m / \sqrt{1 + a^2 r^2})`.
+    """
+    slope = getattr(link, "slope", 1.0)
+    m = slope * (mu + _shift(link))
+    r = np.maximum(slope * np.sqrt(v), 1e-12 * (_DECIDED + np.abs(m)))
+    low, high = (np.clip((end - m) / r, -_FULL_REACH, _FULL_REACH) for end in (-_DECIDED, _DECIDED))
+    information = np.empty_like(m)
+    for n_nodes, i in graded((high - low) * np.maximum(r, 1) / _FULL_STEP, _FULL_GRADES, _FULL_GRADES[-1]):
+        x, weights = even(low[i], high[i], n_nodes)
+        weights = weights * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        t = m[i, None] + r[i, None] * x
+        f = t / slope - _shift(link)
+        p, openness = _two_classes(link.score(f, np.zeros_like(f)))
+        mean = ndtr(_PROBIT_SLOPE * m[i] / np.hypot(1, _PROBIT_SLOPE * r[i]))
+        mean = np.clip(mean + (weights * (p - ndtr(_PROBIT_SLOPE * t))).sum(axis=1), 0, 1)
+        information[i] = entr(mean) + entr(1 - mean) - (weights * openness).sum(axis=1)
+    return np.maximum(information, 0)
+
+
+def _two_classes(score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The probability of the second class, of which this is the logit, and the entropy of both."""
+    size = np.abs(score)
+    odds = np.exp(-size)
+    less = odds / (1 + odds)
+    return np.where(score > 0, 1 - less, less), np.log1p(odds) + size * less
+
+
+def _information_of_many(mu: np.ndarray, v: np.ndarray, link: Link, draws: np.ndarray) -> np.ndarray:
+    # Classes come first: they are few, and sums over the last axis would be slow.
+    f = mu.T[:, :, None] + np.sqrt(v).T[:, :, None] * draws.T[:, None, :]
+    flat = f.reshape(len(f), -1).T
+    score = link.score(flat, np.zeros_like(flat)).T.reshape(f.shape)
+    score = score - score.max(axis=0)
+    odds = np.exp(score)
+    total = odds.sum(axis=0)
+    p = odds / total
+    openness = np.log(total) - (p * score).sum(axis=0)
+    # Not negative but for rounding: with one set of draws for both terms it is a mean of divergences.
+    return np.maximum(entr(p.mean(axis=2)).sum(axis=0) - openness.mean(axis=1), 0)
+
+
+def normal_draws(n_samples: int, n_classes: int, random_state: Any) -> np.ndarray:
+    """Quasi-random standard normal draws, a row each: as good as four times as many random ones, or more.
+
+    >>> normal_draws(256, 3, 0).shape
+    (256, 3)
+    """
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    # The first of a power of two: these points are even together.
+    points = qmc.Sobol(n_classes, rng=seed).random_base2(math.ceil(math.log2(n_samples)))[:n_samples]
+    return ndtri(np.clip(points, _LEAST_POINT, 1 - _LEAST_POINT))
