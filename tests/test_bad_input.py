@@ -124,7 +124,10 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
         ({"kernel": 3j}, "kernel must be a kernel of softmargin.kernels"),
         ({"kernel": RBF((1.0, 2.0))}, "2 length-scales, but the data has 3 columns"),
         ({"kernel": White(1.0)}, "does not give the inducing points a positive definite covariance"),
-        ({"inference": "vb"}, "inference must be one of 'auto', 'cavi', 'svi', 'adam', 'gibbs', 'ecm', 'batch', got 'vb'"),
+        (
+            {"inference": "vb"},
+            "inference must be one of 'auto', 'cavi', 'svi', 'adam', 'gibbs', 'ecm', 'batch', got 'vb'",
+        ),
         ({"inference": "gibbs", "loss": "probit"}, "inference='gibbs' rests on an augmentation, which loss='probit'"),
         ({"inference": "ecm", "loss": "logistic"}, "inference='ecm' rests on an augmentation, which loss='logistic'"),
         ({"n_chains": 0}, "n_chains must be an integer >= 1, got 0"),

@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import references_uncertainty as naive
+import softmargin.winning as winning_module
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, uncertainty
 from softmargin.links import LogisticLink, ProbitLink, SoftmaxLink
 from softmargin.uncertainty import (
@@ -279,7 +280,7 @@ def test_no_row_depends_on_the_rows_it_comes_with(n_classes, rng, monkeypatch):
         assert_allclose(measure(model, some), wanted[some], rtol=1e-12, atol=1e-15)
         assert_allclose(measure(model, some[:1]), wanted[some[:1]], rtol=1e-12, atol=1e-15)
     monkeypatch.setattr(uncertainty, "_ROWS_AT_ONCE", 64)
-    monkeypatch.setattr(uncertainty, "_NUMBERS_AT_ONCE", 3000)
+    monkeypatch.setattr(winning_module, "_NUMBERS_AT_ONCE", 3000)
     for measure, wanted in zip((variation_ratio, mutual_information), whole, strict=True):
         for n_jobs in (1, 2):
             found = measure(model_of(mu, v, link, n_jobs), np.arange(500))
@@ -288,7 +289,7 @@ def test_no_row_depends_on_the_rows_it_comes_with(n_classes, rng, monkeypatch):
 
 
 def test_memory_is_bounded_whatever_the_number_of_rows(rng, monkeypatch):
-    largest, shares, many = [], uncertainty._shares, uncertainty._information_of_many
+    largest, shares, many = [], winning_module._shares, uncertainty._information_of_many
 
     def watched_shares(f, weights, mu, s):
         largest.append(f.size * len(mu))
@@ -298,13 +299,13 @@ def test_memory_is_bounded_whatever_the_number_of_rows(rng, monkeypatch):
         largest.append(len(mu) * draws.size)
         return many(mu, v, link, draws)
 
-    monkeypatch.setattr(uncertainty, "_shares", watched_shares)
+    monkeypatch.setattr(winning_module, "_shares", watched_shares)
     monkeypatch.setattr(uncertainty, "_information_of_many", watched_many)
     mu, v = rng.normal(size=(3000, 10)), np.exp(2 * rng.normal(size=(3000, 10)))
     model = model_of(mu, v, SoftmaxLink())
     variation_ratio(model, np.arange(3000))
     mutual_information(model, np.arange(3000), n_samples=64)
-    assert max(largest) <= uncertainty._NUMBERS_AT_ONCE
+    assert max(largest) <= winning_module._NUMBERS_AT_ONCE
     assert len(largest) < 200  # and pieces are not too small either
 
 

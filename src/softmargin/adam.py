@@ -6,8 +6,8 @@ of a minibatch scaled to the whole,
 .. math:: \frac{\partial F}{\partial m} = h - (P + G)\, m, \qquad
           \frac{\partial F}{\partial S} = -\tfrac12 (P + G - S^{-1}).
 
-**Coordinates.**  A start :math:`N(m_0, R_0^T R_0)` gives units: :math:`m = m_0 + R_0^T x` and :math:`S = R^T R` with
-:math:`R = T R_0`.  ``T`` is lower triangular, with exponentials on its diagonal, so every point is a belief.  With
+**Coordinates.**  A belief :math:`N(m_0, R_0^T R_0)` gives units: :math:`m = m_0 + R_0^T x` and :math:`S = R^T R`
+with :math:`R = T R_0`.  ``T`` is lower triangular, with exponentials on its diagonal, so every point is a belief.  With
 :math:`\Lambda = R_0 (P + G) R_0^T` the slopes are
 
 .. math:: \frac{\partial F}{\partial x} = R_0\, (h - (P + G)\, m), \qquad
@@ -17,19 +17,22 @@ and no step inverts a matrix.  Adam's steps are as long in one coordinate as in 
 the prior, what many rows determine would move by many of its deviations at once, and in those of a belief that has
 seen rows the objective bends alike in all directions.
 
-**Start.**  Some rows are fitted on their own by the guarded ascent of `steps`, and their sums are scaled up.
+**Start.**  Some rows are fitted on their own by the guarded ascent of `steps`.  The climb begins at their belief, in
+the units that their sums imply when scaled up; a few times soon after, units are renewed by the sums found since.
 
 **Variances.**  What a prior infers beside the weights is settled at every belief, which leaves slopes as they are.
 
 **End.**  With minibatches the result is the average of all points, the ``t``-th with weight ``t``, as in `stochastic`;
 with all rows in every step, the best of them.  The sums are averaged alike.  As long as slopes change in proportion to
 the way, they are then those of the average, and half the squared length of the natural gradient (`steps.promised`)
-tells what is still to be gained there, with what is left of the noise on top: no full pass is needed.
+tells what is still to be gained there, with what is left of the noise on top.  Where sites bend more than the objective
+does, that is too little: so the gauge of `stochastic` must be calm as well.  No full pass is needed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -43,18 +46,20 @@ from .gaussian import Belief, ClassBelief, class_parts
 from .monitor import Monitor
 from .priors import Prior
 from .steps import Ascent, Natural, Point, ascend, promised
-from .stochastic import Walk, batch_size, scaled
+from .stochastic import Gauge, Walk, batch_size, scaled
 
-#: The length of the first step, in units of the start, and how fast lengths fall.
-_LENGTH, _DELAY, _POWER = 0.2, 100.0, 0.6
-#: What Adam keeps of slopes and of their squares from step to step, and what he adds not to divide by zero.
-_KEPT_SLOPE, _KEPT_SQUARE, _LEAST = 0.9, 0.99, 1e-8
-#: The start is fitted to no more than one row in so many, or to this many rows if that is more.
+#: The length of the first steps, in units of a belief's deviations, and how fast lengths fall.
+_LENGTH, _DELAY, _POWER = 0.5, 100.0, 0.6
+#: What Adam keeps of slopes and of their squares from step to step.
+_KEPT_SLOPE, _KEPT_SQUARE = 0.9, 0.99
+#: Adam's epsilon: slopes below it lead to shorter steps.  In these units the objective bends by about 1, so at first,
+#: when most coordinates are all but settled, steps should not exceed slopes.  Where it bends less (all classes moving
+#: alike) they should, in the end: it falls by half in so many steps, by two thirds in twice as many.
+_SMALL, _FALL = 1.0, 20.0
+#: The start is fitted to no more than one row in so many, or if that is more to this many, but half at most.
 _START_SHARE, _START_ROWS = 4, 64
 #: How well it is fitted: the noise of so few rows is far larger.
 _START_TOL, _START_PASSES = 1e-3, 100
-#: Steps to the first look at the way still to go, and the growth of their number from one look to the next.
-_FIRST_LOOK, _GROWTH = 8, 1.25
 #: Units are renewed at looks up to this step.
 _LAST_RENEWAL = 40
 
@@ -143,17 +148,21 @@ def _all_classes(belief: Any, sums: list[Natural]) -> Natural:
 
 
 def implied_sums(part: Belief, before: Before) -> Natural:
-    r"""The sums of rows that would lead to a belief of this mean and, where it is not wider than the prior, covariance.
+    """The sums of rows that lead from a prior to a belief."""
+    Q = inverse_lower(part.root)
+    precision = Q @ Q.T
+    return Natural(precision - before.P, precision @ part.mean - before.h)
 
-    No rows make a belief wider than its prior, but steps may: eigenvalues of :math:`G = S^{-1} - P`, seen from the
-    prior, that are less than zero are made zero.
+
+def narrowed_sums(part: Belief, before: Before) -> Natural:
+    r"""The same, for a belief of that mean which is nowhere wider than its prior.
+
+    No rows make one wider, but steps may: of :math:`S^{-1}`, seen from the prior, eigenvalues below 1 become 1.
     """
-    Q, C = inverse_lower(part.root), before.C
-    G = Q @ Q.T - before.P
-    whitener = inverse_lower(C)
-    values, vectors = namespace(G).linalg.eigh(whitener @ G @ whitener.T)
-    missing = (C @ vectors) * clipped_at_zero(-values) @ (C @ vectors).T
-    G = G + missing
+    xp, C = namespace(part.mean), before.C
+    vectors, roots, _ = xp.linalg.svd(inverse_lower(C) @ inverse_lower(part.root))
+    gained = C @ vectors
+    G = gained * clipped_at_zero(roots**2 - 1) @ gained.T
     return Natural(G, (before.P + G) @ part.mean - before.h)
 
 
@@ -176,16 +185,16 @@ class Adam(NamedTuple):
 
     @property
     def direction(self) -> Array:
-        """A step of length 1."""
+        """A step of length 1 at most in every coordinate, or little more."""
         slope, square = self.slope / (1 - _KEPT_SLOPE**self.step), self.square / (1 - _KEPT_SQUARE**self.step)
-        return slope / (namespace(square).sqrt(square) + _LEAST)
+        return slope / (namespace(square).sqrt(square) + _SMALL / (1 + self.step / _FALL))
 
 
 class Lengths(NamedTuple):
     """Lengths of steps, which fall like :math:`(t + delay)^{-power}`.
 
     >>> [round(Lengths(delay=10.0, power=1.0).at(step), 3) for step in (0, 10, 30)]
-    [0.2, 0.1, 0.05]
+    [0.5, 0.25, 0.125]
     """
 
     delay: float = _DELAY
@@ -247,7 +256,7 @@ class _Climber:
         self._problem, self._walk, self._size, self._lengths, self._monitor = problem, walk, size, lengths, monitor
         self._whole, self._visited = size == problem.table.n_rows, 0
         self._weight = float(problem.table.weight.sum())
-        self._adam, self._steps, self._next_look, self._best = Adam(), 0, _FIRST_LOOK, -math.inf
+        self._adam, self._steps, self._gauge, self._best = Adam(), 0, Gauge(), -math.inf
 
     def run(self, tol: float, max_passes: float) -> Ascent:
         """Climbs until the objective rests, out of passes or time, or interrupted."""
@@ -260,14 +269,16 @@ class _Climber:
                     reason = "converged"
         except KeyboardInterrupt:
             reason = "interrupt"
-        finally:
-            self._monitor.close()
-        return Ascent(self._point(), reason)
+        point = self._point(narrowed_sums)
+        if not self._monitor.history:  # it ended where it began
+            self._monitor.record(point.objective, accepted=True)
+        self._monitor.close()
+        return Ascent(point, reason)
 
     def _start(self) -> str:
         """Fits some rows; says why that ended."""
         n, prior = self._problem.table.n_rows, self._problem.prior
-        some = self._batch(min(self._size, max(n // _START_SHARE, _START_ROWS), n))
+        some = self._batch(min(self._size, max(n // _START_SHARE, min(_START_ROWS, n // 2), 1)))
         pilot = ascend(some, tol=_START_TOL, max_passes=_START_PASSES, monitor=self._monitor.silent())
         stats, belief = self._scaled(pilot.point.stats), pilot.point.belief
         self._sums, hyper = Natural(stats.G, stats.h), belief.hyper
@@ -290,17 +301,15 @@ class _Climber:
             self._keep_best(new, belief)
         else:
             self._kept = combined(self._kept, 2 / (self._steps + 1), combined(new, -1, self._kept))
-        return self._steps >= self._next_look
+        return self._steps >= self._gauge.next_look
 
     def _is_calm(self, tol: float) -> bool:
         """Whether little is promised any more where the climb would end now."""
-        self._next_look = math.ceil(_GROWTH * self._steps)
         point, prior = self._point(), self._problem.prior
         if not self._whole:
             self._monitor.record(point.objective, accepted=True)
-        to_come = promised(point, prior)
-        if self._infers:  # of what is inferred beside the weights, only the next belief tells how far it has to go
-            to_come = max(to_come, 0.5 * prior.update(*point.image, point.belief).moved_from(point.belief))
+        self._gauge = self._gauge.look(self._steps, point.belief)
+        to_come = max(promised(point, prior), self._gauge.to_come)
         calm = to_come <= tol * max(1.0, abs(point.objective))
         if not calm and self._steps <= _LAST_RENEWAL:
             self._renew(point)
@@ -347,9 +356,10 @@ class _Climber:
         """The prior as it looks from a belief; the same from everywhere if there is nothing else to infer."""
         return before_rows(self._problem.prior, self._sums, belief.hyper) if self._infers else self._before
 
-    def _point(self) -> Point:
-        prior, belief = self._problem.prior, self._belief(self._kept.z)
+    def _point(self, how: Callable[[Belief, Before], Natural] = implied_sums) -> Point:
+        """What is kept, by its sums.  The objective is that before `narrowed_sums` has made it narrower, if it has."""
+        prior, stats, belief = self._problem.prior, self._kept.stats, self._belief(self._kept.z)
         each = zip(class_parts(belief), self._seen(belief), strict=True)
-        natural = _all_classes(belief, [implied_sums(part, before) for part, before in each])
-        belief = prior.given(*natural, belief.hyper)
-        return Point(natural, belief, self._kept.stats, objective(self._kept.stats.bound, prior, belief))
+        natural = _all_classes(belief, [how(part, before) for part, before in each])
+        value = objective(stats.bound, prior, belief)
+        return Point(natural, belief if how is implied_sums else prior.given(*natural, belief.hyper), stats, value)

@@ -117,8 +117,10 @@ class ClassBelief(NamedTuple):
         return namespace(self.parts[0].mean).stack([part.mean for part in self.parts], axis=1)
 
     @property
-    def roots(self) -> Array:
-        """Classes by weights by weights."""
+    def roots(self) -> Array | None:
+        """Classes by weights by weights; None where not all pairs of weights are kept."""
+        if not isinstance(self.parts[0], Belief):
+            return None
         return namespace(self.parts[0].root).stack([part.root for part in self.parts])
 
     def with_part(self, index: int, part: Any) -> ClassBelief:

@@ -53,14 +53,16 @@ class LogisticLink(NamedTuple):
 class ProbitLink(NamedTuple):
     r"""The paper's own: the probability :math:`\Phi(\mu / \sqrt{1 + v})`, as a score.
 
-    Of more than two classes, each is as likely as its latent value is to be the largest under noise of variance one.
+    With ``many`` classes, each is as likely as its latent value is to be the largest under noise of variance one.
 
     >>> ProbitLink().score(np.array([0.0]), np.array([1.0]))
     array([0.])
     """
 
+    many: bool = False
+
     def score(self, mu: np.ndarray, v: np.ndarray) -> np.ndarray:
-        if mu.ndim == 2:
+        if self.many:
             return np.log(np.maximum(winning(mu, 1 + v), _LEAST_PROBABILITY))
         t = mu / np.sqrt(1 + v)
         return log_ndtr(t) - log_ndtr(-t)

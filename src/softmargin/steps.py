@@ -211,7 +211,7 @@ class Ascender:
         self._monitor.record(candidate.objective, accepted)
         if accepted:
             climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
-            enough = self._tol * _size(point)
+            enough = self._tol * _size(candidate)
             if self._nearly_newton:
                 climb.calm = _CALM if _MOST_PROMISED * promised(candidate, self._prior) <= enough else 0
             else:

@@ -63,8 +63,14 @@ class Record(NamedTuple):
     def followed_by(self, new: Record, keep: float) -> Record:
         """Both records, the old one weakened, as many of the latest rows as are kept."""
         old = self._replace(weight=keep * self.weight)
-        joined = Record(*(np.concatenate(parts)[-_RECORDED_ROWS:] for parts in zip(old, new, strict=True)))
+        both = [old, new] if len(old.y) else [new]  # nothing has no classes either
+        joined = Record(*(np.concatenate(parts)[-_RECORDED_ROWS:] for parts in zip(*both, strict=True)))
         return Record(*(part[joined.weight > 0] for part in joined))
+
+    def of(self, labels: np.ndarray) -> Record:
+        """Of many classes, the rows of those that had been seen: a link has nothing to learn from how badly others were
+        foretold."""
+        return self if self.mu.ndim == 1 else self._replace(weight=self.weight * np.isin(self.y, labels))
 
     def thinned(self, at_most: int = _BEGINNING_ROWS) -> Record:
         """Some of the rows, which stand for all."""
@@ -90,12 +96,14 @@ NOTHING = Record(*np.empty((4, 0)))
 
 
 class Stream(NamedTuple):
-    """All that is known after some batches: sums over their rows, the belief, how much they weigh, and their scores."""
+    """All that is known after some batches: sums over their rows, the belief, how much they weigh, their scores, and
+    which labels they had."""
 
     natural: Natural
     belief: Belief
     weight: float
     record: Record
+    labels: np.ndarray
 
 
 def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
@@ -104,7 +112,8 @@ def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
         return None
     some, _ = thinned(problem, problem.table.weight)
     point = ascent.point
-    return Stream(_remembered(some, ascent), point.belief, float(point.stats.n), record.thinned())
+    labels = np.unique(to_numpy(problem.table.y))
+    return Stream(_remembered(some, ascent), point.belief, float(point.stats.n), record.thinned(), labels)
 
 
 class Past(NamedTuple):
@@ -210,10 +219,11 @@ def absorb(
         ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor)
         natural = combined(kept, 1, _remembered(problem, ascent))
     belief, weight = ascent.point.belief, float(ascent.point.stats.n)
+    labels = np.unique(to_numpy(problem.table.y))
     if stream is None:
-        return Stream(natural, belief, weight, _scored_without(problem, belief, unit)), ascent
-    record = stream.record.followed_by(_scored(problem, stream.belief), keep)
-    return Stream(natural, belief, keep * stream.weight + weight, record), ascent
+        return Stream(natural, belief, weight, _scored_without(problem, belief, unit), labels), ascent
+    record = stream.record.followed_by(_scored(problem, stream.belief).of(stream.labels), keep)
+    return Stream(natural, belief, keep * stream.weight + weight, record, np.union1d(stream.labels, labels)), ascent
 
 
 def _remembered(problem: Problem, ascent: Ascent) -> Natural:

@@ -38,7 +38,7 @@ def step_together(answer: Callable[[Array], Array], alone: ClassBelief, before: 
         bent = onward - answer(direction)
         length = felt / xp.sum(direction * bent)
         residual, step = residual - length * bent, step + length * direction
-        scaled = _times_covariances(roots, residual)
+        scaled = _times_covariances(alone, roots, residual)
         before_that, felt = felt, xp.sum(residual * scaled)
         if float(felt) <= _ENOUGH * first:
             break
@@ -47,8 +47,10 @@ def step_together(answer: Callable[[Array], Array], alone: ClassBelief, before: 
     return step
 
 
-def _times_covariances(roots: Array, columns: Array) -> Array:
-    """A product with the covariance of each class, by their roots: classes by weights by weights."""
+def _times_covariances(belief: ClassBelief, roots: Array | None, columns: Array) -> Array:
+    """A product with the covariance of each class, by their roots where there are such."""
     xp = namespace(columns)
+    if roots is None:
+        return xp.stack([part.covariance_times(columns[:, k]) for k, part in enumerate(belief.parts)], axis=1)
     halfway = roots @ xp.permute_dims(columns, (1, 0))[:, :, None]
     return xp.permute_dims((xp.permute_dims(roots, (0, 2, 1)) @ halfway)[:, :, 0], (1, 0))

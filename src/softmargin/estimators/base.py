@@ -246,7 +246,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         """The link, and the log loss of the rows that it was fitted on, if any: NaN if none can be left out."""
         if self.link != "loo":
             plain = LogisticLink() if n_classes == 2 else SoftmaxLink()
-            return (ProbitLink() if self.link == "probit" else plain), None
+            return (ProbitLink(many=n_classes > 2) if self.link == "probit" else plain), None
         link = record.link()
         return link, record.log_loss(link)
 

@@ -24,8 +24,10 @@ PRIORS = ("ridge", "ard", "laplace-zero")
 #: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
 _PUBLISHED = (0.01, 0.01)
 _VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": (2.0, 0.2)}
-#: Prior variance of the intercept, in effect flat (Luts 2014).
-_INTERCEPT_VARIANCE = 1e8
+#: Prior variance of the intercept, in effect flat (Luts 2014).  Where classes meet it is only nearly so: rows do not
+#: tell what all intercepts have in common, and as the softmax bound asks that means lie half their variance apart, that
+#: of a class whose rows hardly count would otherwise grow with every pass.
+_INTERCEPT_VARIANCE, _INTERCEPT_VARIANCE_OF_RIVALS = 1e8, 1e3
 #: Tables of more columns do not learn what these say of each other unless entries are missing.
 _MOST_FORETOLD = 500
 #: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
@@ -57,18 +59,19 @@ def selects(model: Any) -> bool:
     return isinstance(model.prior, str) and model.prior == "laplace-zero"
 
 
-def fixed_effects(model: Any, X: Any, weight: np.ndarray, intercept: bool) -> FixedEffects:
-    """The fixed effects of a linear model, by its parameters."""
-    columns = describe(X, weight)
+def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffects:
+    """The fixed effects of a linear model, by its parameters; ``X`` are the columns that have them."""
+    columns = describe(X, data.weight)
     center = columns.center if intercept else np.zeros_like(columns.center)
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
     prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)
     of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
-    return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept), of_columns)
+    rivals = data.n_classes > 2 and model.multi_class != "ovr" and not has_missing(X)
+    loose = 1 / (_INTERCEPT_VARIANCE_OF_RIVALS if rivals else _INTERCEPT_VARIANCE)
+    return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept, loose), of_columns)
 
 
-def _prior(model: Any, n_columns: int, intercept: bool) -> Ridge | VarianceComponents | LaplaceZero:
-    loose = 1 / _INTERCEPT_VARIANCE
+def _prior(model: Any, n_columns: int, intercept: bool, loose: float) -> Ridge | VarianceComponents | LaplaceZero:
     if isinstance(model.prior, str):
         published = model.loss == "hinge-augmented" and model.prior != "ard"
         shape, rate = _PUBLISHED if published else _VARIANCE_PRIORS[model.prior]

@@ -45,7 +45,7 @@ class BayesianGPC(KernelClassifier):
         from Jaakkola and Jordan's quadratic lower bound, which needs no guard, but whose variances are too small; or
         from a Taylor expansion about the mean, which is no bound: ``bound_`` then is an approximation, and the belief
         that of Laplace.  `BayesianSVC` has the same under the names in ``loss_``.
-    inference : {"auto", "cavi", "svi", "gibbs", "batch"}
+    inference : {"auto", "cavi", "svi", "adam", "gibbs", "batch"}
         As in `BayesianSVC`.  ``"gibbs"`` draws Polya-Gamma variables, the same for ``"quadrature"`` and ``"jj"``, and
         needs ``pip install "softmargin[gibbs]"``.
     tune : {"logistic", "bound", "loo", "alternate", "hybrid", "full"} or None

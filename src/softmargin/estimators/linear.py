@@ -164,7 +164,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         missing = has_missing(data.X)
         if missing:
             refuse_empty_columns(data.X, getattr(self, "feature_names_in_", None))
-        rows, prior, columns = fixed_effects(self, data.X, data.weight, bool(self.fit_intercept))
+        rows, prior, columns = fixed_effects(self, data, data.X, bool(self.fit_intercept))
         prior = Structured(prior) if isinstance(prior, LaplaceZero) else prior
         loss = self._loss_for(gaussian=not missing)
         if is_wide(self, data):

@@ -232,7 +232,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         missing = has_missing(X)
         if missing:
             refuse_empty_columns(X, getattr(self, "feature_names_in_", None) if design is None else design.fixed_names)
-        fixed, prior, columns = fixed_effects(self, X, data.weight, intercept)
+        fixed, prior, columns = fixed_effects(self, data, X, intercept)
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
         if rows.layout.n_core > _MOST_DENSE:
             raise ValueError(

@@ -26,9 +26,14 @@ class BayesianSVC(KernelClassifier):
     loss : {"auto", "hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"``, which is ``"auto"`` here, takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is
         the bound of Wenzel et al. (2017), whose variances are too small.
-    inference : {"auto", "cavi", "svi", "gibbs", "ecm", "batch"}
+    multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
+        How more than two classes meet: every rival of a row's class counts, the strongest alone (softly; with
+        ``loss="auto"`` under the augmented bound), each class against all others, or (for ``loss="logistic"``)
+        a softmax.  ``"auto"`` is the last for the logistic loss, and for others the first.
+    inference : {"auto", "cavi", "svi", "adam", "gibbs", "ecm", "batch"}
         ``"cavi"`` is coordinate ascent over all rows; ``"svi"`` natural-gradient steps on minibatches, whose ``bound_``
-        is an estimate; ``"auto"`` takes the first below 50,000 rows (and where weights are very uneven), and above the
+        is an estimate; ``"adam"`` those of Adam along the plain gradient (Wistuba and Rawat 2018), which take longer;
+        ``"auto"`` takes the first below 50,000 rows (and where weights are very uneven), and above the
         second followed by one pass over all.  ``"gibbs"`` draws from the posterior (slow, and the referee of the
         others; for the hinge, and with ``pip install "softmargin[gibbs]"`` for the logistic loss) and ``"ecm"`` finds
         its mode (Henao et al. 2014; for the hinge).  ``"batch"`` is ``"cavi"`` with a
@@ -74,7 +79,7 @@ class BayesianSVC(KernelClassifier):
 
     Attributes
     ----------
-    classes_ : array of the two classes
+    classes_ : array of the classes
     kernel_ : the kernel with every parameter filled in
     tune_history_ : list of a dict for each kernel that was judged, in order
     inducing_points_ : array of shape (n_points, n_columns)
@@ -88,6 +93,7 @@ class BayesianSVC(KernelClassifier):
     loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
         no row can be left out
     draws_ : the draws of ``inference="gibbs"``, None otherwise
+    fitted_prior_, data_prior_ : arrays, the share of each class in the fit, and without ``class_weight``
     rows_, belief_ : the features and the posterior of their weights
 
     Examples
