@@ -489,7 +489,7 @@ def test_rows_left_out_are_those_of_refits():
     assert np.mean(error) < 0.25 * np.mean(np.abs(latent.mu[chosen] - mu))
     assert foretold is not None
     # To forget what the label said of the entries is not all: it had moved the weights as well.
-    assert np.mean(error) < 0.6 * np.mean(np.abs(foretold.latent.mu[chosen] - mu))
+    assert np.mean(error) < 0.8 * np.mean(np.abs(foretold.latent.mu[chosen] - mu))
     assert np.corrcoef(out.mu[chosen].ravel(), mu.ravel())[0, 1] > 0.98
     assert np.median(np.abs(out.v[chosen] / v - 1)) < 0.1
     assert_allclose(out.v[chosen], v, rtol=0.5)
