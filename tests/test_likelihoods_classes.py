@@ -288,11 +288,15 @@ def test_the_answer_is_what_sites_have_and_the_curvature_has_not(likelihood):
 
 
 @pytest.mark.parametrize("base", [Hinge(), AugmentedHinge()], ids=repr)
-def test_the_answer_of_soft_rivals_takes_sites_for_curvatures(base):
+def test_the_answer_of_soft_rivals_leans_a_tenth_on_the_sites(base):
     y, mu, v = table(n=15)
     answer, w = answers(CrammerSinger(base), y, mu, v)
+    shares = CrammerSinger(base).shares(y, mu)
     for i, own in enumerate(y.astype(int)):
-        wanted = np.diag(w[i]) - naive.laplacian_of_pairs(own, w[i])
+        bends = np.array(
+            [base.curvature(np.ones(1), mu[i, [own]] - m, v[i, [own]] + s)[0] for m, s in zip(mu[i], v[i], strict=True)]
+        )
+        wanted = np.diag(w[i]) - naive.laplacian_of_pairs(own, 0.1 * w[i] + 0.9 * shares[i] * bends)
         assert_allclose(answer[i], wanted, rtol=1e-10, atol=1e-12)
 
 

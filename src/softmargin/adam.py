@@ -26,7 +26,7 @@ the units that their sums imply when scaled up; a few times soon after, units ar
 with all rows in every step, the best of them.  The sums are averaged alike.  As long as slopes change in proportion to
 the way, they are then those of the average, and half the squared length of the natural gradient (`steps.promised`)
 tells what is still to be gained there, with what is left of the noise on top.  Where sites bend more than the objective
-does, that is too little: so the gauge of `stochastic` must be calm as well.  No full pass is needed.
+does, that is too little: so the gauge of `stochastic` must be calm as well.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _LENGTH, _DELAY, _POWER = 0.5, 100.0, 0.6
 _KEPT_SLOPE, _KEPT_SQUARE = 0.9, 0.99
 #: Adam's epsilon: slopes below it lead to shorter steps.  In these units the objective bends by about 1, so at first,
 #: when most coordinates are all but settled, steps should not exceed slopes.  Where it bends less (all classes moving
-#: alike) they should, in the end: it falls by half in so many steps, by two thirds in twice as many.
-_SMALL, _FALL = 1.0, 20.0
+#: alike) they should, later on: in ``t`` steps it falls by ``1 + t / _FALL``.
+_SMALL, _FALL = 1.0, 5.0
 #: The start is fitted to no more than one row in so many, or if that is more to this many, but half at most.
 _START_SHARE, _START_ROWS = 4, 64
 #: How well it is fitted: the noise of so few rows is far larger.
@@ -256,7 +256,8 @@ class _Climber:
         self._problem, self._walk, self._size, self._lengths, self._monitor = problem, walk, size, lengths, monitor
         self._whole, self._visited = size == problem.table.n_rows, 0
         self._weight = float(problem.table.weight.sum())
-        self._adam, self._steps, self._gauge, self._best = Adam(), 0, Gauge(), -math.inf
+        self._adam, self._steps, self._gauge = Adam(), 0, Gauge()
+        self._best = self._seen_best = -math.inf
 
     def run(self, tol: float, max_passes: float) -> Ascent:
         """Climbs until the objective rests, out of passes or time, or interrupted."""
@@ -304,16 +305,24 @@ class _Climber:
         return self._steps >= self._gauge.next_look
 
     def _is_calm(self, tol: float) -> bool:
-        """Whether little is promised any more where the climb would end now."""
-        point, prior = self._point(), self._problem.prior
+        """Whether little is promised any more where the climb would end now, and little was gained on the way there."""
+        point = self._point()
+        enough = tol * max(1.0, abs(point.objective))
+        self._gauge, self._seen_best = self._looked(point), point.objective
         if not self._whole:
             self._monitor.record(point.objective, accepted=True)
-        self._gauge = self._gauge.look(self._steps, point.belief)
-        to_come = max(promised(point, prior), self._gauge.to_come)
-        calm = to_come <= tol * max(1.0, abs(point.objective))
+        calm = self._gauge.is_calm(enough) and promised(point, self._problem.prior) <= enough
         if not calm and self._steps <= _LAST_RENEWAL:
             self._renew(point)
         return calm
+
+    def _looked(self, point: Point) -> Gauge:
+        """The next look of the gauge; where objectives are exact, they tell better than means what was gained."""
+        gauge = self._gauge.look(self._steps, point.belief)
+        if not (self._whole and self._problem.likelihood.is_bound and self._gauge.step):
+            return gauge
+        since = self._gauge.step
+        return gauge._replace(to_come=(point.objective - self._seen_best) * since / (self._steps - since))
 
     def _renew(self, point: Point) -> None:
         """The units that sums imply by now; Adam begins anew in them."""

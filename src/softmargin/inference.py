@@ -42,6 +42,8 @@ _LEAST_EVENNESS = 0.25
 #: Stochastic steps lack what falls only with their number: to ask for less than this share of the bound is to ask for
 #: many passes.
 _LEAST_STOCHASTIC_TOLERANCE = 1e-3
+#: Gradients lack what lies in flat directions, and with all rows in every step it is there that they take long.
+_LEAST_GRADIENT_TOLERANCE = 1e-5
 #: Minibatches before the last pass, or as many as make one pass.
 _STEPS = 64
 #: The share of the objective that the last step may still gain without being looked at.
@@ -149,7 +151,7 @@ def _climbed(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: 
     return climb(
         problem,
         rng=rng,
-        tol=plan.tol if whole else max(plan.tol, _LEAST_STOCHASTIC_TOLERANCE),
+        tol=max(plan.tol, _LEAST_GRADIENT_TOLERANCE if whole else _LEAST_STOCHASTIC_TOLERANCE),
         batch_rows=plan.batch_rows,
         lengths=Lengths() if plan.rate == "adaptive" else Lengths(*plan.rate),
         max_passes=plan.max_passes,
