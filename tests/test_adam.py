@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_blobs, make_moons
 
-from softmargin import BayesianGPC, BayesianLinearSVC, BayesianSVC
+from softmargin import BayesianGPC, BayesianLinearSVC, BayesianSVC, adam
 from softmargin.adam import Adam, Coordinates, Lengths, before_rows, climb
 from softmargin.arrays import to_numpy
 from softmargin.chunks import Table
@@ -152,12 +152,12 @@ def test_a_belief_is_found_where_it_was_put(make, rng):
 
 
 def test_steps_are_alike_for_large_slopes_and_short_for_small_ones():
-    adam = Adam().saw(np.array([5e3, -5e5, 1e-3, 0.0]))
-    assert_allclose(adam.direction, [1.0, -1.0, 1.2e-3, 0.0], rtol=1e-2)
-    adam = Adam()
+    once = Adam().saw(np.array([5e3, -5e5, 1e-3, 0.0]))
+    assert_allclose(once.direction, [1.0, -1.0, 1.2e-3, 0.0], rtol=1e-2)
+    often = Adam()
     for sign in (1, -1) * 200:
-        adam = adam.saw(np.array([100.0 * sign, 100.0, 1e-3]))
-    assert_allclose(adam.direction, [0.0, 1.0, 1e-3 / (1e-3 + 1 / (1 + 400 / 5))], atol=0.1)
+        often = often.saw(np.array([100.0 * sign, 100.0, 1e-3]))
+    assert_allclose(often.direction, [0.0, 1.0, 1e-3 / (1e-3 + 1 / (1 + 400 / 5))], atol=0.1)
 
 
 def test_lengths_fall():
@@ -286,6 +286,15 @@ def test_single_precision_is_enough():
     assert end.reason == "converged"
     assert end.point.belief.mean.dtype == np.float64
     assert lacking(problem, end.point.belief) < 1e-5
+
+
+def test_the_best_is_kept_of_steps_that_go_too_far(monkeypatch):
+    monkeypatch.setattr(adam, "_LENGTH", 3.0)
+    monitor = Monitor()
+    end = climbed(moons_problem(Hinge()), tol=0.0, max_passes=30, monitor=monitor)
+    heights = [entry["objective"] for entry in monitor.history]
+    assert not all(entry["accepted"] for entry in monitor.history)
+    assert end.point.objective == max(heights) > heights[-1]
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
