@@ -488,3 +488,20 @@ def test_auto_is_the_softmax_of_the_logistic_loss_and_the_sum_over_rivals_of_oth
     auto = BayesianSVC(multi_class="crammer-singer", **fixed).fit(X, y)
     assert auto.loss_ == "hinge-augmented"  # as published
     assert BayesianSVC(**fixed).fit(X, y).loss_ == "hinge"
+
+
+#: Which of seven bars are lit in each of ten digits.
+_BARS = ("1110111", "0010010", "1011101", "1011011", "0111010", "1101011", "1101111", "1010010", "1111111", "1111011")
+
+
+def test_crammer_singer_comes_to_rest_where_long_steps_would_run_away() -> None:
+    # Many rows alike with different labels: followed wherever they lead, steps of the exact hinge end at -120,000.
+    rng = np.random.default_rng(0)
+    y = rng.integers(10, size=600)
+    lit = np.array([[int(bar) for bar in digit] for digit in _BARS])[y]
+    X = (lit ^ (rng.random(lit.shape) < 0.1)).astype(float)
+    settings: dict[str, Any] = {"loss": "hinge", "multi_class": "crammer-singer", "tune": None, "n_inducing": 64}
+    model = BayesianSVC(random_state=0, **settings).fit(X, y)
+    assert model.stop_reason_ == "converged"
+    assert model.bound_ > -1000
+    assert model.score(X, y) > 0.7

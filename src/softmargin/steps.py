@@ -32,6 +32,8 @@ _MOST_PROMISED = 3.0
 #: Until one of them overshoots, they are too good to be extrapolated before they gain less than this share of the
 #: objective.
 _NEAR = 1e-3
+#: What is no bound may fall on the way to rest, but a step that costs more than this share of it went too far.
+_MOST_LOST = 0.5
 #: Gains are not taken to shrink more slowly than this from step to step.
 _SLOWEST = 0.98
 #: Most plain steps between a rejected extrapolation and the next.
@@ -207,7 +209,8 @@ class Ascender:
             climb.reject(extrapolated)
             return
         gain = candidate.objective - point.objective if self._is_bound else candidate.belief.moved_from(point.belief)
-        accepted = not self._is_bound or gain >= -self._noise * _size(point)
+        lost = self._noise if self._is_bound else _MOST_LOST
+        accepted = candidate.objective >= point.objective - lost * _size(point)
         self._monitor.record(candidate.objective, accepted)
         if accepted:
             climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)

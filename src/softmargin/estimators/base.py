@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,6 +65,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     verbose: bool | int
     random_state: Any
     _INFERENCES: tuple[str, ...] = INFERENCES
+    #: The words of ``loss=``, and what the library calls them.
+    _LOSSES: Mapping[str, str] = {"auto": "auto"} | {word: word for word in LOSSES}
     _MULTI_CLASS: tuple[str, ...] = ("auto", "weston-watkins", "crammer-singer", "ovr", "softmax")
     #: Whether entries of X may be missing, and whether X may be sparse.
     _MISSING: bool = False
@@ -183,12 +185,12 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, *self._draws_wanted)
 
     def _check_parameters(self) -> None:
-        one_of("loss", self.loss, ("auto", *LOSSES))
+        one_of("loss", self.loss, self._LOSSES)
         one_of("multi_class", self.multi_class, self._MULTI_CLASS)
         self._refuse_loss()
         one_of("inference", self.inference, self._INFERENCES)
         allowed = {"gibbs": DRAWABLE, "ecm": HINGES}.get(self.inference, LOSSES)
-        if self.loss != "auto" and self.loss not in allowed:
+        if self._LOSSES[self.loss] not in ("auto", *allowed):
             raise ValueError(
                 f"inference={self.inference!r} rests on an augmentation, which loss={self.loss!r} does not have; use "
                 f"one of {', '.join(map(repr, allowed))}."
@@ -209,7 +211,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _refuse_loss(self) -> None:
         """Some ways for classes to meet are known for some losses only."""
         allowed = {"crammer-singer": ("auto", *HINGES), "softmax": ("logistic",)}.get(self.multi_class)
-        if allowed is not None and self.loss not in allowed:
+        if allowed is not None and self._LOSSES[self.loss] not in allowed:
             raise ValueError(
                 f"multi_class={self.multi_class!r} goes with loss={' or '.join(map(repr, allowed))}, got {self.loss!r}."
             )
@@ -218,12 +220,12 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Some things are known for two classes only."""
         if n_classes > 2 and self.inference in ("gibbs", "ecm"):
             raise ValueError(
-                f"inference={self.inference!r} is for two classes, and y has {n_classes}; use 'auto', 'cavi' or 'svi', "
-                f"or put the classifier into sklearn.multiclass.OneVsRestClassifier."
+                f"inference={self.inference!r} is for two classes, and y has {n_classes}; use 'auto', 'cavi', 'svi' "
+                f"or 'adam', or put the classifier into sklearn.multiclass.OneVsRestClassifier."
             )
 
     def _refuse_inference(self, prior: Prior) -> None:
-        if self.inference in ("svi", "ecm") and not prior.is_plain:
+        if self.inference in ("svi", "adam", "ecm") and not prior.is_plain:
             raise ValueError(
                 f"inference={self.inference!r} looks for one Gaussian of the weights, which is not all there is to "
                 f"find where variables are selected or entries are missing; use 'auto', 'cavi' or 'gibbs'."
@@ -238,8 +240,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
         That of Crammer and Singer is their own.
         """
-        if self.loss != "auto":
-            return self.loss
+        named = self._LOSSES[self.loss]
+        if named != "auto":
+            return named
         return "hinge" if gaussian and self.multi_class != "crammer-singer" else "hinge-augmented"
 
     def _fit_link(self, record: Record, n_classes: int = 2) -> tuple[Link, float | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 from ..inference import DRAWABLE, INFERENCES
@@ -73,7 +72,7 @@ class BayesianGPC(KernelClassifier):
         Where the points go, when they are fewer than the distinct rows; or the points themselves.  ``"tuned"`` moves
         points from k-means to where the bound is highest.
     batch_size : int or "auto"
-        Rows of a minibatch, for ``"svi"``.
+        Rows of a minibatch, for ``"svi"`` and ``"adam"``.
     learning_rate : "adaptive" or (delay, power)
         Lengths of stochastic steps: those of Ranganath et al. (2013), or ``(t + delay) ** -power``.
     n_draws, n_chains, warm_up, thin : int
@@ -132,6 +131,7 @@ class BayesianGPC(KernelClassifier):
     True
     """
 
+    _LOSSES = LOGISTIC_LOSSES
     _MULTI_CLASS = ("auto", "softmax", "one-vs-each", "ovr")
     _INFERENCES = (*(how for how in INFERENCES if how != "ecm"), "batch")
     _TUNINGS = ("logistic", "bound", "loo", *QUADRATIC_TUNINGS)
@@ -190,7 +190,7 @@ class BayesianGPC(KernelClassifier):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        one_of("loss", self.loss, tuple(LOGISTIC_LOSSES))
+        one_of("loss", self.loss, self._LOSSES)
         if self.inference == "gibbs" and self._loss_for() not in DRAWABLE:
             raise ValueError(
                 f"inference='gibbs' draws from the posterior itself, which loss={self.loss!r} only approximates; use "
@@ -202,10 +202,7 @@ class BayesianGPC(KernelClassifier):
                 f"multi_class='softmax' has a bound of its own, in which loss={self.loss!r} has no part; use "
                 f"loss='quadrature', or 'one-vs-each' or 'ovr'."
             )
-        # All others know the library's words.
-        named = copy(self)
-        named.loss = self._loss_for()
-        super(BayesianGPC, named)._check_parameters()
+        super()._check_parameters()
 
     def _check_tuning(self) -> None:
         if self.tune == "bound" and not LOSSES[self._loss_for()].is_bound:
@@ -235,9 +232,6 @@ class BayesianGPC(KernelClassifier):
         if n_classes > 2 and self.tune in QUADRATIC_TUNINGS:  # there is a quadratic for each class if they do not meet
             return MULTI_CLASS["ovr"](LOSSES[loss])
         return super()._likelihood(loss, n_classes, prior)
-
-    def _loss_for(self, gaussian: bool = True) -> str:
-        return LOGISTIC_LOSSES.get(self.loss, self.loss)
 
     def _rounds(self) -> Rounds:
         return Rounds(self.n_upd, self.n_fun)

@@ -33,8 +33,8 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
         As in `BayesianSVC`.  Where entries are missing, the latent values of the classes of a row vary together, and
         only ``"ovr"``, which is ``"auto"`` there, is known to be a bound.
-    inference : {"auto", "cavi", "svi", "gibbs", "ecm"}
-        As in `BayesianSVC`; with ``prior="laplace-zero"`` or missing entries neither ``"svi"`` nor ``"ecm"``.
+    inference : {"auto", "cavi", "svi", "adam", "gibbs", "ecm"}
+        As in `BayesianSVC`; with ``prior="laplace-zero"`` or missing entries ``"auto"``, ``"cavi"`` or ``"gibbs"``.
     prior : {"ridge", "ard", "laplace-zero"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
         ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
         prior; numbers are the coefficients' prior variance, variances or covariance themselves.

@@ -52,7 +52,7 @@ class BayesianSVC(KernelClassifier):
         Where the points go, when they are fewer than the distinct rows; or the points themselves.  ``"tuned"`` moves
         points from k-means to where the bound is highest.
     batch_size : int or "auto"
-        Rows of a minibatch, for ``"svi"``.
+        Rows of a minibatch, for ``"svi"`` and ``"adam"``.
     learning_rate : "adaptive" or (delay, power)
         Lengths of stochastic steps: those of Ranganath et al. (2013), or ``(t + delay) ** -power``.
     n_draws, n_chains, warm_up, thin : int
