@@ -500,8 +500,7 @@ def test_crammer_singer_comes_to_rest_where_long_steps_would_run_away() -> None:
     y = rng.integers(10, size=600)
     lit = np.array([[int(bar) for bar in digit] for digit in _BARS])[y]
     X = (lit ^ (rng.random(lit.shape) < 0.1)).astype(float)
-    settings: dict[str, Any] = {"loss": "hinge", "multi_class": "crammer-singer", "tune": None, "n_inducing": 64}
-    model = BayesianSVC(random_state=0, **settings).fit(X, y)
+    model = BayesianSVC(loss="hinge", multi_class="crammer-singer", tune=None, n_inducing=64, random_state=0).fit(X, y)
     assert model.stop_reason_ == "converged"
     assert model.bound_ > -1000
     assert model.score(X, y) > 0.7
