@@ -2,12 +2,14 @@
 
 from . import kernels, prior_shift, uncertainty
 from .estimators import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from .features import FourierFeatures
 
 __all__ = [
     "BayesianGPC",
     "BayesianLinearSVC",
     "BayesianMixedSVC",
     "BayesianSVC",
+    "FourierFeatures",
     "__version__",
     "kernels",
     "prior_shift",

@@ -6,6 +6,7 @@ from ..arrays import Array
 from ..gaussian import Belief
 from .classwise import ClasswiseFeatures, ClasswiseRows
 from .features import Features, Latent, LiftedView, View
+from .fourier import FourierRows
 from .grouped import Factor, GroupedRows
 from .incomplete import FilledFeatures, IncompleteFeatures, IncompleteRows, beneath, with_beneath
 from .inducing import InducingRows
@@ -18,6 +19,7 @@ __all__ = [
     "Factor",
     "Features",
     "FilledFeatures",
+    "FourierRows",
     "GroupedRows",
     "IncompleteFeatures",
     "IncompleteRows",

@@ -1,0 +1,124 @@
+"""Features under which linear models are kernel models: a transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .chunks import dense, rows_in_block
+from .columns import describe
+from .estimators.kernel import KERNELS
+from .frequencies import HOWS
+from .kernels import Kernel, as_kernel
+from .rows import FourierRows
+from .validation import check_rows, check_weights, one_of, positive_integer
+
+
+class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Random Fourier features of a kernel: :math:`\phi(x)^T \phi(z)` is ``kernel(x, z)`` on average.
+
+    A stationary kernel becomes cosines and sines of ``n_frequencies`` frequencies drawn from its spectrum (Rahimi and
+    Recht 2007), so that a linear model of the features is a model with the kernel, in time linear in rows.  Features of
+    a sum stand side by side: a constant adds one column, and `softmargin.kernels.Linear` the columns themselves.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
+        The words stand for ``RBF()`` and ``Matern()``, of variance 1.  Kernels that have features are these, times
+        constants and each other, and sums of such with ``Constant`` and ``Linear``.  Length-scales of None are the
+        spread of each column times the root of the number of columns.
+    n_frequencies : int
+        Of each stationary term, which then has twice as many features.  The error falls like one over its root.
+    frequencies : {"orthogonal", "plain", "quasi"}
+        How they are drawn: in blocks at right angles to each other (Yu et al. 2016), independently, or as scrambled
+        Sobol points.  All are right on average; ``"plain"`` has the largest error, and ``"quasi"`` the least for few
+        columns.
+    random_state : int, RandomState or None
+        Seeds the frequencies.
+
+    Attributes
+    ----------
+    kernel_ : the kernel with every parameter filled in
+    rows_ : `softmargin.rows.FourierRows`, which makes the features
+    n_features_in_ : int
+    feature_names_in_ : array of the columns' names, if they have names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from softmargin import FourierFeatures
+    >>> X = np.array([[0.0, 1.0], [1.0, 1.5], [2.0, -0.5]])
+    >>> features = FourierFeatures(n_frequencies=1000, random_state=0).fit(X)
+    >>> phi = features.transform(X)
+    >>> phi.shape
+    (3, 2000)
+    >>> bool(np.abs(phi @ phi.T - features.kernel_(X, X)).max() < 0.05)
+    True
+    """
+
+    kernel_: Kernel
+    rows_: FourierRows
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        n_frequencies: int = 512,
+        frequencies: str = "orthogonal",
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_frequencies = n_frequencies
+        self.frequencies = frequencies
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierFeatures:
+        """Fills in the kernel's length-scales from the (weighted) rows, and draws frequencies; ``y`` is ignored."""
+        positive_integer("n_frequencies", self.n_frequencies)
+        one_of("frequencies", self.frequencies, HOWS)
+        kernel = self._kernel_as_given()
+        X = check_rows(self, X, reset=True)
+        weight = check_weights(sample_weight, X.shape[0])
+        if not weight.any():
+            raise ValueError("All weights are zero: at least one row needs a positive weight.")
+        columns, rng = describe(X, weight).rounded(), check_random_state(self.random_state)
+        # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
+        self.kernel_ = kernel.with_length_scale(tuple(np.sqrt(X.shape[1]) * columns.spread))
+        self.rows_ = FourierRows.of(
+            self.kernel_, X.shape[1], self.n_frequencies, self.frequencies, rng, center=columns.center
+        )
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The features of each row, in the precision of ``X``."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        phi = np.empty((X.shape[0], self.rows_.n_weights), dtype=X.dtype)
+        rows = self.rows_.seen_by(phi)
+        size = rows_in_block(max(phi.shape[1], X.shape[1]), X.dtype.itemsize)
+        for start in range(0, X.shape[0], size):
+            block = slice(start, start + size)
+            phi[block] = rows.lift(dense(X[block])).phi
+        return phi
+
+    def _kernel_as_given(self) -> Kernel:
+        if not isinstance(self.kernel, str):
+            return as_kernel(self.kernel)
+        one_of("kernel", self.kernel, KERNELS)
+        return KERNELS[self.kernel]()
+
+    @property
+    def _n_features_out(self) -> int:
+        """How many names the mixin should make."""
+        return self.rows_.n_weights
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        assert tags.transformer_tags is not None
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
