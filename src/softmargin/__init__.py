@@ -1,11 +1,12 @@
 """Kernel classifiers that know how sure they are, behind the scikit-learn API."""
 
 from . import kernels, prior_shift, uncertainty
-from .estimators import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from .features import FourierFeatures
 
 __all__ = [
     "BayesianGPC",
+    "BayesianKernelMachine",
     "BayesianLinearSVC",
     "BayesianMixedSVC",
     "BayesianSVC",

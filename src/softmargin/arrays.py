@@ -123,6 +123,16 @@ def bessel_k(order: float, x: Array) -> Array:
     return like(scipy.special.kv(order, to_numpy(x)), x)
 
 
+def cos_sin(angles: Array, cos: Array, sin: Array) -> None:
+    """Cosines and sines of ``angles`` into arrays that are there: fresh memory is slower to touch than to compute."""
+    if is_numpy_array(angles):
+        np.cos(angles, out=cos)
+        np.sin(angles, out=sin)
+        return
+    xp = namespace(angles)
+    cos[...], sin[...] = xp.cos(angles), xp.sin(angles)
+
+
 # Triangular algebra ------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 from .gpc import BayesianGPC
 from .linear import BayesianLinearSVC
+from .machine import BayesianKernelMachine
 from .mixed import BayesianMixedSVC
 from .svc import BayesianSVC
 
-__all__ = ["BayesianGPC", "BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC"]
+__all__ = ["BayesianGPC", "BayesianKernelMachine", "BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC"]

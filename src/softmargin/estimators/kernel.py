@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,20 @@ _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 _EXPECTED_VARIANCE = 4.0
 
 
-class KernelClassifier(StreamingClassifier):
-    """A classifier whose latent function is a Gaussian process, seen through inducing points."""
+class Chosen(NamedTuple):
+    """A kernel, the kernels that were judged before it, what the columns are like, and who judged."""
+
+    kernel: Kernel
+    judged: list[dict[str, Any]]
+    columns: Columns
+    panels: list[Judges]
+
+
+class TunedClassifier(StreamingClassifier):
+    """A classifier with a kernel, which it finds by itself."""
 
     kernel: Any
     tune: str | None
-    n_inducing: int | str
-    inducing: Any
     _INFERENCES = (*INFERENCES, "batch")
     _TUNINGS: ClassVar[tuple[str, ...]] = TUNINGS
 
@@ -43,43 +50,35 @@ class KernelClassifier(StreamingClassifier):
             one_of("tune", self.tune, (*self._TUNINGS, None))
         if self.tune in ("bound", "bound-steps") and not LOSSES[self._loss_for()].is_bound:
             raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
-        positive_integer("n_inducing", self.n_inducing, words=("auto",))
-        if isinstance(self.inducing, str):
-            one_of("inducing", self.inducing, PLACEMENTS)
-        elif self.inference == "batch":
-            raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
         self._kernel_as_given()
 
-    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
+    def _chosen(
+        self,
+        data: Data,
+        rng: np.random.RandomState,
+        monitor: Monitor,
+        jobs: int,
+        most_points: int,
+        panels: bool = False,
+    ) -> Chosen:
+        """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
+        case."""
         columns = describe(data.X, data.weight).rounded()
         # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
-        kernel = self._kernel_as_given().with_length_scale(tuple(length_scale))
-        judged, given = [], LabelledRows(*data[:4])
-        likelihood = self._likelihood(self._loss_for(), data.n_classes)
-        moving = isinstance(self.inducing, str) and self.inducing == "tuned"
-        most = most_points(data.X.shape[0], self.n_inducing, data.n_classes)
-        panels = Judges.panels(given, rng, most, data.n_classes) if self.tune is not None or moving else []
+        kernel, judged = self._kernel_as_given().with_length_scale(tuple(length_scale)), []
+        if self.tune is None and not panels:
+            return Chosen(kernel, judged, columns, [])
+        judges = Judges.panels(LabelledRows(*data[:4]), rng, most_points, data.n_classes)
         if self.tune is not None and len(np.unique(data.y)) > 1:  # a first batch of one class says nothing of kernels
-            choice = choose_kernel(panels, kernel, columns, self.tune, likelihood, monitor, jobs, self._rounds())
+            likelihood = self._likelihood(self._loss_for(), data.n_classes)
+            choice = choose_kernel(judges, kernel, columns, self.tune, likelihood, monitor, jobs, self._rounds())
             kernel, judged = choice.kernel, choice.history
-        points = self._points(data, columns, kernel, rng)
-        if moving:
-            units = kernel.units(columns.spread)
-            points = moved_points(panels[-1], kernel, points, likelihood, units, monitor, jobs)
-        rows = InducingRows.at(kernel, points)
-        return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
+        return Chosen(kernel, judged, columns, judges)
 
     def _rounds(self) -> Rounds:
         """How long a round is, for those ways of tuning that go in rounds."""
         return Rounds()
-
-    def _keep(self, found: Found) -> None:
-        super()._keep(found)
-        rows = self.rows_.rows if isinstance(self.rows_, ClasswiseRows) else self.rows_
-        assert isinstance(rows, InducingRows)
-        self.tune_history_ = found.parts.judged
-        self.kernel_, self.inducing_points_, self.jitter_ = rows.kernel, rows.points, rows.jitter
 
     def _kernel_as_given(self) -> Kernel:
         if not isinstance(self.kernel, str):
@@ -87,6 +86,39 @@ class KernelClassifier(StreamingClassifier):
         one_of("kernel", self.kernel, KERNELS)
         variance = _VARIANCE if self.tune is None else _EXPECTED_VARIANCE
         return variance * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)
+
+
+class KernelClassifier(TunedClassifier):
+    """A classifier whose latent function is a Gaussian process, seen through inducing points."""
+
+    n_inducing: int | str
+    inducing: Any
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        positive_integer("n_inducing", self.n_inducing, words=("auto",))
+        if isinstance(self.inducing, str):
+            one_of("inducing", self.inducing, PLACEMENTS)
+        elif self.inference == "batch":
+            raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
+
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
+        moving = isinstance(self.inducing, str) and self.inducing == "tuned"
+        most = most_points(data.X.shape[0], self.n_inducing, data.n_classes)
+        kernel, judged, columns, panels = self._chosen(data, rng, monitor, jobs, most, panels=moving)
+        points = self._points(data, columns, kernel, rng)
+        if moving:
+            units, likelihood = kernel.units(columns.spread), self._likelihood(self._loss_for(), data.n_classes)
+            points = moved_points(panels[-1], kernel, points, likelihood, units, monitor, jobs)
+        rows = InducingRows.at(kernel, points)
+        return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
+
+    def _keep(self, found: Found) -> None:
+        super()._keep(found)
+        rows = self.rows_.rows if isinstance(self.rows_, ClasswiseRows) else self.rows_
+        assert isinstance(rows, InducingRows)
+        self.tune_history_ = found.parts.judged
+        self.kernel_, self.inducing_points_, self.jitter_ = rows.kernel, rows.points, rows.jitter
 
     def _points(self, data: Data, columns: Columns, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
         X, weight = data.X, data.weight

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from .classes import CrammerSinger, OneVersusRest, Rivals, Softmax
 from .gaussian import Gaussian
 from .hinge import AugmentedHinge, Hinge, PointHinge
-from .protocol import Likelihood, Sites
+from .protocol import Likelihood, Sites, score
 from .smooth import Derivatives, JaakkolaJordan, Logistic, Probit, Quadrature, SmoothModel, Taylor
 
 #: The words of ``loss=`` and the likelihoods behind them.

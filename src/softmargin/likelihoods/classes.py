@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from array_api_compat import device
 
-from ..arrays import Array, namespace
+from ..arrays import Array, namespace, precision_of
 from .hinge import AugmentedHinge, Hinge
 from .protocol import Likelihood, Sites
 
@@ -276,9 +276,10 @@ class Softmax:
     longest_step = 0.5
     two_moment = False
     site_is_curvature = False
-    #: Newton's steps towards the best shares: at most so many, until they are this near.
+    #: Newton's steps towards the best shares: at most so many, until they are this near, or so many rounding errors.
     _STEPS: ClassVar[int] = 40
     _NEAR: ClassVar[float] = 1e-9
+    _ROUNDING: ClassVar[int] = 8
 
     def log_density(self, y: Array, f: Array) -> Array:
         xp = namespace(f)
@@ -318,14 +319,14 @@ class Softmax:
         xp = namespace(mu)
         mu = mu - xp.max(mu, axis=1, keepdims=True)
         t, x = mu + v / 2, mu - _log_sum_exp(mu)
-        p = xp.exp(x)
+        p, near = xp.exp(x), max(self._NEAR, self._ROUNDING * precision_of(mu))
         for _ in range(self._STEPS):
             bend, at = 1 + v * p, x + v * p - t
             D, short = p / bend, 1 - xp.sum(p, axis=1, keepdims=True)
             c = (short + xp.sum(D * at, axis=1, keepdims=True)) / xp.sum(D, axis=1, keepdims=True)
             x = xp.minimum(x + (c - at) / bend, xp.zeros_like(x))  # no probability exceeds one
             p, before = xp.exp(x), p
-            if float(xp.max(xp.abs(p - before))) < self._NEAR:
+            if float(xp.max(xp.abs(p - before))) < near:
                 break
         return p / xp.sum(p, axis=1, keepdims=True)
 

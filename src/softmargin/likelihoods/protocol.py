@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from ..arrays import Array
+from ..arrays import Array, namespace
 
 
 class Sites(NamedTuple):
@@ -52,3 +52,18 @@ class SiteIsCurvature:
 
     def curvature(self: Likelihood, y: Array, mu: Array, v: Array) -> Array:
         return self.sites(y, mu, v).w
+
+
+def score(likelihood: Likelihood, y: Array, f: Array) -> Array:
+    r"""The slope of :math:`\log p(y \mid f)` in ``f``, which is all that particles need.
+
+    A latent value that is known has no variance, and there :math:`\partial l / \partial \mu = b - w \mu` is this slope:
+    on the kink of a hinge one of those between, and for `CrammerSinger` that of its soft rivals.
+
+    >>> import numpy as np
+    >>> from softmargin.likelihoods import Softmax
+    >>> score(Softmax(), np.array([0.0]), np.zeros((1, 4))).tolist()
+    [[0.75, -0.25, -0.25, -0.25]]
+    """
+    _, w, b = likelihood.sites(y, f, namespace(f).zeros_like(f))
+    return b - w * f

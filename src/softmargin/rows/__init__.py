@@ -11,11 +11,13 @@ from .grouped import Factor, GroupedRows
 from .incomplete import FilledFeatures, IncompleteFeatures, IncompleteRows, beneath, with_beneath
 from .inducing import InducingRows
 from .linear import LinearRows
+from .particles import Cloud, ParticleRows, ParticleView
 from .reduced import ReducedRows
 
 __all__ = [
     "ClasswiseFeatures",
     "ClasswiseRows",
+    "Cloud",
     "Factor",
     "Features",
     "FilledFeatures",
@@ -27,6 +29,8 @@ __all__ = [
     "Latent",
     "LiftedView",
     "LinearRows",
+    "ParticleRows",
+    "ParticleView",
     "ReducedRows",
     "Rows",
     "View",

@@ -1,0 +1,372 @@
+"""The Bayesian kernel machine: random features, and particles over weights and kernels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ..arrays import to_numpy
+from ..chunks import Table, dense, n_threads, one_blas_thread
+from ..engine import Problem
+from ..frequencies import HOWS
+from ..inducing import AUTO_POINTS, MERGED_NUMBERS
+from ..inference import Inferred, Plan
+from ..likelihoods import LOSSES
+from ..machine import Arrival, Frame, Journey, Machine, travel
+from ..monitor import Monitor
+from ..priors import Ridge
+from ..rows import ClasswiseRows, Cloud, FourierRows, ParticleRows
+from ..stein import Adam, RBFStein, State, SteinKernel, default_kernel, init
+from ..steps import Ascent, Point
+from ..streaming import NOTHING, Record
+from ..tune import LabelledRows
+from ..validation import declared_classes, one_of, positive_integer, positive_number
+from .base import Data, Found, Parts
+from .kernel import TunedClassifier
+
+LEARNING = ("widths", "all", "weights")
+STARTS = ("belief", "prior")
+STEIN_KERNELS = ("auto", "rbf")
+#: Rows for each frequency, of which there are a power of two, within limits.
+_ROWS_PER_FREQUENCY, _FREQUENCIES = 8, (128, 1024)
+#: Particles for tables of up to so many rows, and of more.
+_FEW_ROWS, _PARTICLES = 10_000, (32, 16)
+#: Up to so many rows have all had their say when the kernel was tuned: particles have nothing to add.
+_ROWS_FOR_PARTICLES = 1024
+#: How far the ascent goes that particles start from, at most.
+_START_TOLERANCE, _START_PASSES = 3e-3, 20
+#: Rows of a minibatch; steps by all rows, if they are no more; otherwise as many as visit each row so often, within
+#: limits; and visits to each row of a batch in a stream.
+_BATCH_ROWS, _WHOLE_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 2000), 2
+
+
+class ParticleStream(NamedTuple):
+    """All that is known after some batches: the density of all rows so far, particles on their way, how batches were
+    foretold, their labels, and how many rows the first had."""
+
+    machine: Machine
+    state: State
+    record: Record
+    labels: np.ndarray
+    first_rows: float
+
+    @classmethod
+    def begun(cls, machine: Machine, state: State, found: Found) -> ParticleStream:
+        """The stream of which a fit was the first batch."""
+        record = NOTHING if found.stream is None else found.stream.record
+        state = init(state.particles, Adam()) if len(state.moments) == 0 else state
+        return cls(machine, state, record, np.unique(found.data.y), machine.n_rows)
+
+    def after(self, data: Data, mu: np.ndarray, v: np.ndarray, keep: float, total: float) -> ParticleStream:
+        """With rows that have been foretold, before particles move."""
+        record = self.record.followed_by(Record(mu, v, data.y, data.weight).of(self.labels), keep)
+        temperature = self.machine.temperature
+        if temperature == self.machine.n_rows:  # that of a mean loss
+            temperature = total
+        machine = replace(self.machine, n_rows=total, temperature=temperature)
+        return self._replace(machine=machine, record=record, labels=np.union1d(self.labels, data.y))
+
+
+class BayesianKernelMachine(TunedClassifier):
+    r"""A kernel machine on random Fourier features, with particles over its weights and its kernel.
+
+    Features of random frequencies make a kernel model linear, in time that does not depend on how complex its function
+    is (Rahimi and Recht 2008).  Particles, each a machine with weights and length-scales of its own, then move towards
+    the posterior by Stein variational gradient descent on minibatches (Nguyen et al. 2018), and their latent values are
+    averaged.  Unlike in the paper, particles begin as draws from a Gaussian posterior under a kernel that a sample of
+    the rows prefers: nothing is left to be tuned.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels`
+        As in `BayesianSVC`; a sum of RBF, Matern, constant and linear kernels, each times a constant.
+    loss : {"auto", "logistic", "hinge", "probit", ...}
+        ``"auto"`` is ``"logistic"``, of more than two classes the cross-entropy of a softmax.
+    multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
+        As in `BayesianSVC`.
+    inference : {"auto", "stein", "cavi", "svi", "adam"}
+        ``"stein"`` are the particles.  The others find one Gaussian of the weights of the features, under the kernel
+        that was tuned: see `BayesianSVC`.  ``"auto"`` takes particles for more than 1,024 rows (and in ``partial_fit``):
+        fewer have all had their say when the kernel was tuned.
+    tune : {"logistic", "bound", "bound-steps", "loo"} or None
+        Who judges the kernel that particles begin with: see `BayesianSVC`.
+    n_frequencies : int or "auto"
+        Random frequencies, each of which makes two features.  ``"auto"`` takes about one for eight rows, from 128 to
+        1,024.
+    frequencies : {"orthogonal", "plain", "quasi"}
+        How they are drawn: see `FourierFeatures`.
+    n_particles : int or "auto"
+        ``"auto"`` takes 32, and 16 for more than 10,000 rows.
+    learn : {"widths", "all", "weights"}
+        What particles move besides their weights: length-scales; variances too, which is to learn the regularisation;
+        or nothing, the kernel being held.
+    start : {"belief", "prior"}
+        Particles begin as draws from the Gaussian posterior that ``"cavi"`` or ``"svi"`` finds, or as in the paper from
+        the prior.
+    stein_kernel : {"auto", "rbf"} or a kernel of `softmargin.stein`
+        What keeps particles apart.  ``"auto"`` holds the spread of each coordinate to that of the density; ``"rbf"``,
+        the paper's, lets it shrink in many dimensions.
+    temperature : float or "mean"
+        Divides the log-likelihood: 1 is the posterior, and ``"mean"``, the number of rows, the paper's objective.
+    n_steps : int or "auto"
+        Of particles.  ``"auto"`` visits each row twenty times, in 200 to 2,000 steps; 100 where each takes all rows.
+    step_size : float
+        The length of the first of them, in posterior deviations; it falls to nothing.
+    batch_size : int or "auto"
+        Rows of a minibatch; ``"auto"`` takes 256.  All rows, if there are no more.
+    learning_rate : "adaptive" or (delay, power)
+        Of ``"svi"`` and ``"adam"``: see `BayesianSVC`.
+    forgetting, link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
+        As in `BayesianSVC`.  Weights are counted as repeats exactly in tables of up to 4 million numbers.
+
+    Attributes
+    ----------
+    classes_ : array of the classes
+    kernel_ : the kernel; of particles, the one at the mean of their log-parameters
+    particles_ : their ``weights`` (particle, feature, class) and ``theta``, the log-parameters of their kernels; None
+        where there are none
+    n_particles_, n_frequencies_ : int, as they were chosen
+    bound_ : float, the objective of the Gaussian posterior, from which particles begin
+    history_ : list of a dict for each pass, and then for some of the steps, with estimates of the mean log-density
+    stop_reason_ : {"steps", "time", "interrupt"}, or as in `BayesianSVC`
+    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; the link is that of
+        the Gaussian posterior
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianKernelMachine
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianKernelMachine(inference="stein", random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    >>> model.n_particles_, model.n_frequencies_
+    (32, 128)
+    """
+
+    _LOSSES = {"auto": "logistic"} | {word: word for word in LOSSES}
+    _INFERENCES = ("auto", "stein", "cavi", "svi", "adam")
+    #: Of inferences that are not offered here.
+    n_draws: ClassVar[int] = 1
+    n_chains: ClassVar[int] = 1
+    warm_up: ClassVar[int] = 0
+    thin: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        loss: str = "auto",
+        multi_class: str = "auto",
+        inference: str = "auto",
+        tune: str | None = "logistic",
+        n_frequencies: int | str = "auto",
+        frequencies: str = "orthogonal",
+        n_particles: int | str = "auto",
+        learn: str = "widths",
+        start: str = "belief",
+        stein_kernel: Any = "auto",
+        temperature: float | str = 1.0,
+        n_steps: int | str = "auto",
+        step_size: float = 0.05,
+        batch_size: int | str = "auto",
+        learning_rate: Any = "adaptive",
+        forgetting: float = 0.0,
+        link: str = "loo",
+        class_weight: Any = None,
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.multi_class = multi_class
+        self.inference = inference
+        self.tune = tune
+        self.n_frequencies = n_frequencies
+        self.frequencies = frequencies
+        self.n_particles = n_particles
+        self.learn = learn
+        self.start = start
+        self.stein_kernel = stein_kernel
+        self.temperature = temperature
+        self.n_steps = n_steps
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.forgetting = forgetting
+        self.link = link
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _has_particles(self, n_rows: float = math.inf) -> bool:
+        return self.inference == "stein" or (self.inference == "auto" and n_rows > _ROWS_FOR_PARTICLES)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        positive_integer("n_frequencies", self.n_frequencies, words=("auto",))
+        one_of("frequencies", self.frequencies, HOWS)
+        positive_integer("n_particles", self.n_particles, words=("auto",))
+        one_of("learn", self.learn, LEARNING)
+        one_of("start", self.start, STARTS)
+        if not isinstance(self.stein_kernel, SteinKernel):
+            one_of("stein_kernel", self.stein_kernel, STEIN_KERNELS)
+        if self.temperature != "mean":
+            positive_number("temperature", self.temperature)
+        positive_integer("n_steps", self.n_steps, words=("auto",))
+        positive_number("step_size", self.step_size)
+
+    def _plan(self) -> Plan:
+        plan = super()._plan()
+        if not self._has_particles():
+            return plan
+        few = min(plan.max_passes, _START_PASSES)
+        return plan._replace(how="auto", batch_rows="auto", tol=max(plan.tol, _START_TOLERANCE), max_passes=few)
+
+    def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
+        chosen = self._chosen(data, rng, monitor, jobs, AUTO_POINTS)
+        n_frequencies = self.n_frequencies
+        if isinstance(n_frequencies, str):
+            n_frequencies = int(np.clip(2 ** round(math.log2(data.X.shape[0] / _ROWS_PER_FREQUENCY)), *_FREQUENCIES))
+        n_columns, center = data.X.shape[1], chosen.columns.center
+        rows = FourierRows.of(chosen.kernel, n_columns, n_frequencies, self.frequencies, rng, center)
+        return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), chosen.judged)
+
+    # Particles ---------------------------------------------------------------------------------------
+
+    def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
+        found = super()._find(X, y, sample_weight)
+        return self._with_particles(found) if self._has_particles(len(found.data.y)) else found
+
+    def _with_particles(self, found: Found) -> Found:
+        """Particles from the belief of a fit on, over the same rows."""
+        data, reason = found.data, found.reason
+        rows = LabelledRows(*data[:4])
+        if data.X.shape[0] * data.X.shape[1] <= MERGED_NUMBERS:  # weights are repeats, and the order of rows is none
+            rows = rows.merged()
+        rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31))
+        journey, n_particles = self._journey(len(rows.y)), self.n_particles
+        if isinstance(n_particles, str):
+            n_particles = _PARTICLES[len(rows.y) > _FEW_ROWS]
+        machine = self._machine(found, float(rows.weight.sum()))
+        state = journey.begun(machine.frame.draws(n_particles, rng))
+        if reason not in ("time", "interrupt"):
+            state, reason = self._travelled(machine, rows, state, journey, rng, found.monitor)
+        return self._settled(found, ParticleStream.begun(machine, state, found), reason)
+
+    def _journey(self, n_rows: int) -> Journey:
+        batch_rows = _BATCH_ROWS if isinstance(self.batch_size, str) else self.batch_size
+        whole = n_rows <= batch_rows
+        n_steps = _WHOLE_STEPS if whole else int(np.clip(_VISITS * n_rows / batch_rows, *_STEPS))
+        n_steps = n_steps if isinstance(self.n_steps, str) else self.n_steps
+        return Journey(n_steps, batch_rows, self.step_size, whole)
+
+    def _machine(self, found: Found, total: float) -> Machine:
+        """The density whose particles are to move."""
+        rows, kernel = found.parts.rows, found.parts.rows.kernel
+        is_width = np.concatenate([np.full(size, role == "length_scale") for role, size in kernel.roles])
+        moves = {"widths": is_width, "all": np.ones(len(is_width)), "weights": np.zeros(len(is_width))}[self.learn]
+        theta, reference, n_classes = kernel.theta, np.empty(0, dtype=np.float32), found.data.n_classes
+        if self.start == "belief":
+            frame = Frame.about(found.inferred.ascent.point.belief, theta, moves, reference)
+        else:
+            frame = Frame.of_prior(rows.n_weights, 1 if n_classes == 2 else n_classes, theta, moves, reference)
+        likelihood = self._likelihood(found.parts.loss, n_classes)
+        temperature = total if isinstance(self.temperature, str) else self.temperature
+        return Machine(rows, likelihood, frame, is_width, total, temperature, n_threads(self.n_jobs))
+
+    def _travelled(
+        self,
+        machine: Machine,
+        rows: LabelledRows,
+        state: State,
+        journey: Journey,
+        rng: np.random.RandomState,
+        monitor: Monitor,
+    ) -> Arrival:
+        kernel = self.stein_kernel
+        if isinstance(kernel, str):
+            kernel = default_kernel(*state.particles.shape) if kernel == "auto" else RBFStein()
+        with one_blas_thread:
+            return travel(machine, rows, state, journey, kernel, rng, monitor)
+
+    def _settled(self, found: Found, stream: ParticleStream, reason: str) -> Found:
+        """What was found, with particles for a belief."""
+        machine = stream.machine
+        cloud = Cloud(*map(to_numpy, machine.frame.cloud(stream.state.particles)))
+        rows: Any = ParticleRows(machine.rows, np.empty(0, dtype=found.problem.table.reference.dtype))
+        problem = replace(found.problem, rows=rows, prior=Ridge.isotropic(machine.rows.n_weights), _kept={})
+        point: Any = found.inferred.ascent.point._replace(belief=cloud)
+        return found._replace(problem=problem, inferred=Inferred(Ascent(point, reason)), stream=cast(Any, stream))
+
+    def _keep(self, found: Found) -> None:
+        super()._keep(found)
+        rows = self.rows_.rows if isinstance(self.rows_, (ClasswiseRows, ParticleRows)) else self.rows_
+        assert isinstance(rows, FourierRows)
+        self.particles_ = self.belief_ if isinstance(self.belief_, Cloud) else None
+        self.tune_history_, self.n_frequencies_ = found.parts.judged, rows.n_frequencies
+        self.n_particles_ = 0 if self.particles_ is None else self.particles_.n_particles
+        self.kernel_ = rows.kernel
+        if self.particles_ is not None:
+            self.kernel_ = rows.kernel.with_theta(self.particles_.theta.mean(axis=0).astype(np.float64))
+
+    # Streams -----------------------------------------------------------------------------------------
+
+    def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
+        stream: Any = getattr(self, "_stream", None)
+        if not isinstance(stream, ParticleStream):
+            found = super()._find_more(X, y, classes, sample_weight)
+            return self._with_particles(found) if found is not None and self._has_particles() else found
+        known = declared_classes(classes, self.classes_)
+        data = self._check_data(X, y, sample_weight, known, first=False)
+        return self._moved_on(data._replace(whole=False), stream) if len(data.y) else None
+
+    def _moved_on(self, data: Data, stream: ParticleStream) -> Found:
+        """Particles after one more batch, which stands for all rows so far; the link from how it was foretold.
+
+        Steps become shorter as rows become more, each of which then says less.
+        """
+        keep, monitor = 1 - self.forgetting, Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
+        totals = data.class_totals + keep * self._class_totals
+        stream = stream.after(data, *self.latent_mean_and_variance(data.X), keep, float(totals[0].sum()))
+        batch_rows = min(len(data.y), self._journey(len(data.y)).batch_rows)
+        journey = Journey(-(-_STREAM_VISITS * len(data.y) // batch_rows), batch_rows, self.step_size, endless=True)
+        journey = journey._replace(rate=self.step_size * math.sqrt(stream.first_rows / stream.machine.n_rows))
+        rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31) ^ stream.state.count)
+        rows = LabelledRows(*data[:4])
+        state, reason = self._travelled(stream.machine, rows, stream.state, journey, rng, monitor)
+        link, log_loss = self._fit_link(stream.record, data.n_classes)
+        table = Table.of(data.X, data.y, data.weight, self.rows_.width)
+        problem: Any = Problem(table, self.rows_, stream.machine.likelihood, self._weight_prior)
+        point: Any = Point(None, None, None, self.bound_)  # type: ignore[arg-type]
+        parts = Parts(stream.machine.rows, self._weight_prior, self.loss_, self.tune_history_)
+        found = Found(data, parts, problem, Inferred(Ascent(point, reason)), None, monitor, link, log_loss, totals)
+        return self._settled(found, stream._replace(state=state), reason)
+
+    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two.
+
+        Particles are functions, and a draw is one of them.
+        """
+        check_is_fitted(self)
+        if self.particles_ is None:
+            return super().sample_latent(X, n_samples, random_state)
+        positive_integer("n_samples", n_samples)
+        X = dense(self._numbers(X)).astype(np.float64, copy=False)
+        which = check_random_state(random_state).randint(self.n_particles_, size=n_samples)
+        view: Any = self.rows_.view(self.particles_, X)
+        values = view.values(X)[which]
+        return np.moveaxis(values[..., 0] if values.shape[2] == 1 else values, 0, -1)

@@ -1,0 +1,253 @@
+r"""The Bayesian kernel machine: particles over weights and kernels (Nguyen et al. 2018).
+
+With random Fourier features :math:`\phi_\theta(x)` of the kernel with log-parameters :math:`\theta`, the density of
+weights ``u`` and :math:`\theta` is
+
+.. math:: \log p = \frac1T \sum_i \log p(y_i \mid \phi_\theta(x_i)^T u) - \tfrac12 |u|^2 + \log p(\theta),
+
+and ``T`` is the temperature (the mean loss of the paper is ``T = N``).  Particles follow its slopes, on minibatches, by
+Stein variational gradient descent.
+
+**Widths.**  :math:`\gamma = 1 / \ell^2` has the paper's truncated normal prior, its scale being that of the kernel that
+particles start from.  It is :math:`\log \ell = \log \ell_0 + x` that moves: with the Jacobian,
+:math:`\log p(x) = -2 x - \tfrac12 e^{-4 x}`, whose mode is :math:`\ell_0`.  Logarithms of variances are normal about
+theirs, with deviation one.
+
+**Coordinates.**  Weights are :math:`u = m + R^T z` for a Gaussian belief about them under the first kernel (or
+:math:`u = z`, the prior): there :math:`z` is about standard normal, so that particles may begin as draws, one length of
+step serves all coordinates, and so does a Stein kernel that takes them for independent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from .arrays import Array, like, namespace
+from .chunks import dense, sweep
+from .gaussian import class_parts
+from .likelihoods import Likelihood, score
+from .monitor import Monitor
+from .rows import Cloud, FourierRows, ParticleRows
+from .sampling import drawn_by_weight
+from .stein import Adam, Fixed, Rule, State, SteinKernel, init, step
+from .tune import LabelledRows
+
+#: How far particles start from the first kernel, in logarithms.
+_START_SPREAD = 0.1
+#: Steps with all rows are those of `stein.sample_density`.
+_WHOLE = Fixed(0.5, longest=1.0, fall=50.0)
+#: The last step by a minibatch, as a share of the first.
+_SHORTEST = 1e-3
+#: How often the log-density is looked at on the way.
+_LOOKS = 20
+
+
+class Frame(NamedTuple):
+    """Where coordinates lie: ``mean`` (weight by class) and ``roots`` (class, weight, weight), or None for the prior;
+    ``theta``, and which of its entries move."""
+
+    mean: Array
+    roots: Array | None
+    theta: Array
+    moves: Array
+
+    @classmethod
+    def about(cls, belief: Any, theta: np.ndarray, moves: np.ndarray, reference: Array) -> Frame:
+        """The frame of a belief about the weights of each class."""
+        parts = class_parts(belief)
+        mean, roots = np.stack([part.mean for part in parts], axis=1), np.stack([part.root for part in parts])
+        return cls(*(like(part, reference) for part in (mean, roots, theta, moves)))
+
+    @classmethod
+    def of_prior(cls, n_weights: int, n_classes: int, theta: np.ndarray, moves: np.ndarray, reference: Array) -> Frame:
+        """The frame in which weights are their own coordinates."""
+        mean = np.zeros((n_weights, n_classes))
+        return cls(like(mean, reference), None, like(theta, reference), like(moves, reference))
+
+    @property
+    def n_coordinates(self) -> int:
+        return int(np.prod(self.mean.shape)) + self.n_moving
+
+    @property
+    def n_moving(self) -> int:
+        return int(namespace(self.moves).sum(self.moves))
+
+    def draws(self, n_particles: int, rng: np.random.RandomState) -> Array:
+        """Particles to start from: draws of the belief (or prior), with kernels about the first."""
+        z = rng.standard_normal((n_particles, self.n_coordinates))
+        z[:, z.shape[1] - self.n_moving :] *= _START_SPREAD
+        return like(z, self.mean)
+
+    def cloud(self, particles: Array) -> Cloud:
+        """Weights and log-parameters at coordinates."""
+        xp, (m, C) = namespace(particles), self.mean.shape
+        z = xp.reshape(particles[:, : m * C], (-1, m, C))
+        if self.roots is None:
+            weights = self.mean + z
+        else:  # of each class all particles at once: z R
+            turned = xp.permute_dims(z, (2, 0, 1)) @ self.roots
+            weights = self.mean + xp.permute_dims(turned, (1, 2, 0))
+        if self.n_moving == 0:
+            return Cloud(weights, self.theta[None, :])
+        return Cloud(weights, self.theta + self._scattered(particles[:, m * C :]))
+
+    def pulled(self, in_weights: Array, in_theta: Array) -> Array:
+        """Slopes in coordinates, from those in weights and log-parameters."""
+        xp, (m, C) = namespace(in_weights), self.mean.shape
+        if self.roots is not None:
+            turned = xp.permute_dims(in_weights, (2, 0, 1)) @ xp.permute_dims(self.roots, (0, 2, 1))
+            in_weights = xp.permute_dims(turned, (1, 2, 0))
+        flat = xp.reshape(in_weights, (-1, m * C))
+        if self.n_moving == 0:
+            return flat
+        return xp.concat([flat, in_theta[:, self._places()]], axis=1)
+
+    def _places(self) -> Array:
+        return namespace(self.moves).nonzero(self.moves)[0]
+
+    def _scattered(self, moved: Array) -> Array:
+        xp = namespace(moved)
+        whole = xp.zeros((moved.shape[0], self.theta.shape[0]), dtype=moved.dtype, device=device(moved))
+        whole[:, self._places()] = moved
+        return whole
+
+
+@dataclass
+class Machine:
+    """The density of particles, its slopes by rows of a minibatch.  ``is_width`` says which log-parameters are those of
+    length-scales; ``n_rows`` how much all rows weigh."""
+
+    rows: FourierRows
+    likelihood: Likelihood
+    frame: Frame
+    is_width: np.ndarray
+    n_rows: float
+    temperature: float = 1.0
+    n_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        self._rows = ParticleRows(self.rows, self.frame.mean)
+
+    def scores(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
+        """Slopes of the log-density in coordinates, particle by coordinate; unbiased for rows drawn at random."""
+        xp, cloud = namespace(particles), self.frame.cloud(particles)
+        each = weight * (self.n_rows / (self.temperature * xp.sum(weight)))
+        cuts = self._rows.each(cloud, X.shape[0])
+
+        def one_part(index: int) -> tuple[Array, Array]:
+            part = cloud.part(cuts[index])
+            lifted = self._rows.lift(X, part.theta)
+            g = self._slopes(self._rows.latent(lifted, part), y, each)
+            return self._rows.pullback(lifted, part, g)
+
+        parts = list(sweep(one_part, len(cuts), self.n_jobs))
+        in_weights, in_theta = (xp.concat(part, axis=0) for part in zip(*parts, strict=True))
+        return self.frame.pulled(in_weights - cloud.weights, in_theta + self._prior_slopes(cloud.theta))
+
+    def log_density(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
+        """Of each particle, up to a constant; by all rows, or an unbiased estimate."""
+        xp, cloud = namespace(particles), self.frame.cloud(particles)
+        each = weight * (self.n_rows / (self.temperature * xp.sum(weight)))
+        total = []
+        for which in self._rows.each(cloud, X.shape[0]):
+            part = cloud.part(which)
+            f = self._rows.latent(self._rows.lift(X, part.theta), part)
+            by_row = xp.reshape(self.likelihood.log_density(*self._flat(f, y)), f.shape[:2])
+            total.append(by_row @ each)
+        prior = -0.5 * xp.sum(cloud.weights * cloud.weights, axis=(1, 2)) + self._log_prior(cloud.theta)
+        return xp.concat(total) + prior
+
+    def _slopes(self, f: Array, y: Array, each: Array) -> Array:
+        g = score(self.likelihood, *self._flat(f, y))
+        return namespace(f).reshape(g, f.shape) * each[None, :, None]
+
+    def _flat(self, f: Array, y: Array) -> tuple[Array, Array]:
+        """Labels and latent values of all rows under one particle after another; of two classes, one value a row."""
+        xp = namespace(f)
+        n, b, C = f.shape
+        labels = xp.reshape(xp.broadcast_to(y, (n, b)), (-1,))
+        return labels, xp.reshape(f, (-1,) if C == 1 else (-1, C))
+
+    def _log_prior(self, theta: Array) -> Array:
+        xp, x = namespace(theta), theta - self.frame.theta
+        width = like(self.is_width, theta)
+        by_entry = width * (-2 * x - 0.5 * xp.exp(-4 * x)) - (1 - width) * 0.5 * x * x
+        return xp.sum(by_entry * self.frame.moves, axis=1)
+
+    def _prior_slopes(self, theta: Array) -> Array:
+        xp, x = namespace(theta), theta - self.frame.theta
+        width = like(self.is_width, theta)
+        return width * (-2 + 2 * xp.exp(-4 * x)) - (1 - width) * x
+
+
+class Journey(NamedTuple):
+    """How far particles go: ``n_steps`` by minibatches of ``batch_rows``, or ``whole``, by all rows at once.
+
+    The length of steps by minibatches falls from ``rate`` to nothing, unless the journey is ``endless``: a stream.
+    """
+
+    n_steps: int
+    batch_rows: int
+    rate: float
+    whole: bool = False
+    endless: bool = False
+
+    def rule(self, count: int) -> Rule:
+        """That of a step.  Half a cosine brings particles to rest wherever they are."""
+        if self.whole:
+            return _WHOLE
+        if self.endless:
+            return Adam(self.rate)
+        return Adam(max(0.5 * (1 + math.cos(math.pi * count / self.n_steps)), _SHORTEST) * self.rate)
+
+    def begun(self, particles: Array) -> State:
+        """Particles before the first step."""
+        return init(particles, self.rule(0))
+
+
+class Arrival(NamedTuple):
+    """Particles where they have come to, and why they stopped: steps, time or interrupt."""
+
+    state: State
+    reason: str
+
+
+def travel(
+    machine: Machine,
+    rows: LabelledRows,
+    state: State,
+    journey: Journey,
+    kernel: SteinKernel,
+    rng: np.random.RandomState,
+    monitor: Monitor,
+) -> Arrival:
+    """Particles after a journey over rows, each drawn as often as it weighs."""
+    reference, look = machine.frame.mean, max(1, journey.n_steps // _LOOKS)
+    batch = _batch(rows, slice(None), reference) if journey.whole else None
+    try:
+        for count in range(journey.n_steps):
+            if monitor.out_of_time:
+                return Arrival(state, "time")
+            if batch is None or not journey.whole:
+                batch = _batch(rows, drawn_by_weight(rows.weight, journey.batch_rows, rng), reference)
+            if count % look == 0:
+                densities = machine.log_density(state.particles, *batch)
+                monitor.record(float(namespace(densities).mean(densities)), accepted=True)
+            scores = machine.scores(state.particles, *batch)
+            state = step(state, scores, journey.rule(count), kernel)
+    except KeyboardInterrupt:
+        return Arrival(state, "interrupt")
+    finally:
+        monitor.close()
+    return Arrival(state, "steps")
+
+
+def _batch(rows: LabelledRows, at: Any, reference: Array) -> tuple[Array, Array, Array]:
+    """All rows with their weights, or rows that were drawn by them."""
+    X, y = like(dense(rows.X[at]), reference), like(rows.y[at], reference)
+    return X, y, like(rows.weight, reference) if isinstance(at, slice) else namespace(y).ones_like(y)

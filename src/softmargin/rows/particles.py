@@ -1,0 +1,201 @@
+r"""Rows under many kernels at once: particles, each with weights and a kernel of its own.
+
+The features of `FourierRows` depend on the kernel, so every particle sees a row through other waves.  Arrays begin with
+an axis for particles; on the host these go one at a time through the cache, on a device all at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from ..arrays import Array, as_float64, clipped, cos_sin, like, namespace
+from ..kernels import RBF, Matern
+from .fourier import FAR, FourierRows, Term
+
+#: Memory for the features of several particles at once where there is no cache to fit, in bytes.
+_DEVICE_BYTES = 2**31
+
+
+class Cloud(NamedTuple):
+    """Particles: ``weights`` (particle, weight, class), and the log-parameters ``theta`` of their kernels.
+
+    Where the kernel is held, ``theta`` has one row for all.
+    """
+
+    weights: Array
+    theta: Array
+
+    @property
+    def n_particles(self) -> int:
+        return self.weights.shape[0]
+
+    def seen_by(self, reference: Array) -> Cloud:
+        """The same particles in the dtype, library and place of a block of rows."""
+        return Cloud(like(self.weights, reference), like(self.theta, reference))
+
+    def part(self, which: slice) -> Cloud:
+        """Some of the particles."""
+        return Cloud(self.weights[which], self.theta if self.theta.shape[0] == 1 else self.theta[which])
+
+
+class Lifted(NamedTuple):
+    """A block under several kernels: waves of height one (particle, row, weight), and rows in units of each term."""
+
+    waves: Array
+    scaled: tuple[Array, ...]
+
+
+class ParticleRows:
+    r"""The features of `FourierRows` for any log-parameters, without their amplitudes.
+
+    With waves ``c``, ``s`` of height one, and amplitudes :math:`a = \sqrt{v / D}`, latent values are
+    :math:`f = \sum (c\, a\, u_c + s\, a\, u_s)`.  As ``f`` is linear in the weights, its slope in :math:`\log v` is
+    half of the term's part of ``f``, and a sum of slopes over rows half of :math:`\sum u\, \partial F / \partial u`:
+    no second visit to the rows.
+    """
+
+    def __init__(self, rows: FourierRows, reference: Array) -> None:
+        self.rows, self._reference = rows.seen_by(reference), reference
+        self._parts = rows.parts()
+        for term, _ in self._parts:
+            if len(term.waves) > 1:
+                raise ValueError(
+                    f"Particles move the length-scales of kernels one by one, but {rows.kernel} multiplies two that "
+                    f"have some; give their product as one kernel, or hold the kernel (widths='fixed')."
+                )
+
+    @property
+    def width(self) -> int:
+        return self.rows.width
+
+    def view(self, belief: Cloud, reference: Array) -> ParticleView:
+        """The particles, for blocks such as ``reference``."""
+        return ParticleView(ParticleRows(self.rows, reference), belief.seen_by(reference))
+
+    def lift(self, X: Array, theta: Array) -> Lifted:
+        """The waves of a block under the kernel of each particle."""
+        xp, n = namespace(X), theta.shape[0]
+        X = X - self.rows.center
+        waves = xp.empty((n, X.shape[0], self.rows.n_weights), dtype=X.dtype, device=device(X))
+        scaled = []
+        for term, columns in self._parts:
+            part = waves[:, :, columns]
+            if not term.waves:
+                part[...] = (X + self.rows.center)[None] if term.linear else 1.0
+                continue
+            A = clipped(X[None] * xp.exp(-self._length_scales(term, theta))[:, None, :], -FAR, FAR)
+            E = self.rows.frequencies[term.at][0]
+            angles = xp.reshape(xp.reshape(A, (-1, A.shape[2])) @ E.T, (n, X.shape[0], E.shape[0]))
+            cos_sin(angles, part[:, :, : E.shape[0]], part[:, :, E.shape[0] :])
+            scaled.append(A)
+        return Lifted(waves, tuple(scaled))
+
+    def amplitudes(self, theta: Array) -> Array:
+        """Of each weight's feature, particle by weight."""
+        xp = namespace(theta)
+        heights = []
+        for term, columns in self._parts:
+            log_variance = sum((theta[:, factor.start] for factor in term.variances), xp.zeros_like(theta[:, 0]))
+            height = xp.exp(0.5 * log_variance) / math.sqrt(self.rows.n_frequencies if term.waves else 1)
+            heights.append(xp.broadcast_to(height[:, None], (theta.shape[0], columns.stop - columns.start)))
+        return xp.concat(heights, axis=1)
+
+    def latent(self, lifted: Lifted, cloud: Cloud) -> Array:
+        """The latent values of each particle: (particle, row, class)."""
+        return _times(lifted.waves, self.amplitudes(cloud.theta)[:, :, None] * cloud.weights)
+
+    def pullback(self, lifted: Lifted, cloud: Cloud, g: Array) -> tuple[Array, Array]:
+        r"""Slopes in weights and in ``theta``, of sums over rows with slopes ``g`` in their latent values.
+
+        :math:`\partial F/\partial u = a \sum_i \phi_i g_i` (waves :math:`\phi`); in the angle of a wave
+        :math:`t = g\, a\, (c\, u_s - s\, u_c)`; and in :math:`\log \ell_c`, :math:`-\sum_i x_{ic} / \ell_c\,
+        (\sum_j t_{ij} e_{jc})`.
+        """
+        xp, amplitude = namespace(g), self.amplitudes(cloud.theta)[:, :, None]
+        waves = lifted.waves
+        in_weights = amplitude * _times(xp.permute_dims(waves, (0, 2, 1)), g)
+        in_theta, scaled = xp.zeros_like(cloud.theta), iter(lifted.scaled)
+        if cloud.theta.shape[0] < cloud.n_particles:  # the kernel is held
+            return in_weights, in_theta
+        half = 0.5 * xp.sum(cloud.weights * in_weights, axis=2)
+        for term, columns in self._parts:
+            for factor in term.variances:
+                in_theta[:, factor.start] += xp.sum(half[:, columns], axis=1)
+            if term.waves:
+                part, weights = waves[:, :, columns], (amplitude * cloud.weights)[:, columns]
+                self._add_in_length_scales(term, part, weights, g, next(scaled), in_theta)
+        return in_weights, in_theta
+
+    def _add_in_length_scales(
+        self, term: Term, part: Array, weights: Array, g: Array, A: Array, in_theta: Array
+    ) -> None:
+        xp, E = namespace(g), self.rows.frequencies[term.at][0]
+        D = E.shape[0]
+        back = g @ xp.permute_dims(weights, (0, 2, 1))
+        turned, other = back[:, :, D:], back[:, :, :D]
+        turned *= part[:, :, :D]
+        other *= part[:, :, D:]
+        turned -= other
+        H = xp.reshape(xp.reshape(turned, (-1, D)) @ E, A.shape)
+        slopes = -xp.sum(A * H, axis=1)
+        at, size = self._place(term)
+        in_theta[:, at : at + size] += slopes if size > 1 else xp.sum(slopes, axis=1, keepdims=True)
+
+    def _length_scales(self, term: Term, theta: Array) -> Array:
+        at, size = self._place(term)
+        return theta[:, at : at + size]
+
+    def _place(self, term: Term) -> tuple[int, int]:
+        """Where in ``theta`` the length-scales of a term are, and how many."""
+        factor = term.waves[0]
+        assert isinstance(factor.kernel, (RBF, Matern))
+        return factor.start, len(factor.kernel.theta)
+
+    def together(self, cloud: Cloud, n_rows: int) -> int:
+        """How many particles to take at once."""
+        if isinstance(self._reference, np.ndarray):
+            return 1
+        each = 4 * n_rows * self.rows.n_weights * self._reference.itemsize
+        return max(1, min(cloud.n_particles, _DEVICE_BYTES // each))
+
+    def each(self, cloud: Cloud, n_rows: int) -> list[slice]:
+        """The particles, as many at once as should be."""
+        if cloud.theta.shape[0] == 1:
+            return [slice(0, cloud.n_particles)]
+        size = self.together(cloud, n_rows)
+        return [slice(start, start + size) for start in range(0, cloud.n_particles, size)]
+
+
+class ParticleView(NamedTuple):
+    """Mean and variance, over particles, of the latent values of rows."""
+
+    rows: ParticleRows
+    cloud: Cloud
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        f = as_float64(self.values(X))
+        xp = namespace(f)
+        mu, v = xp.mean(f, axis=0), xp.var(f, axis=0)
+        return (mu[:, 0], v[:, 0]) if mu.shape[1] == 1 else (mu, v)
+
+    def values(self, X: Array) -> Array:
+        """The latent values of each particle: (particle, row, class)."""
+        parts: list[Any] = []
+        for which in self.rows.each(self.cloud, X.shape[0]):
+            part = self.cloud.part(which)
+            parts.append(self.rows.latent(self.rows.lift(X, part.theta), part))
+        return namespace(X).concat(parts, axis=0)
+
+
+def _times(A: Array, B: Array) -> Array:
+    """``A @ B``, particle by particle; where all share ``A``, as one product with all of ``B`` side by side."""
+    if A.shape[0] == B.shape[0]:
+        return A @ B
+    xp = namespace(B)
+    n, inner, width = B.shape
+    side_by_side = A[0] @ xp.reshape(xp.permute_dims(B, (1, 0, 2)), (inner, n * width))
+    return xp.permute_dims(xp.reshape(side_by_side, (A.shape[1], n, width)), (1, 0, 2))
