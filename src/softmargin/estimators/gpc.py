@@ -55,7 +55,8 @@ class BayesianGPC(KernelClassifier):
         most ``n_fun`` evaluations of L-BFGS over the kernel with the quadratics held.  For ``"jj"``, ``"hybrid"``
         moves the quadratics in the second half of each turn too, and ``"full"`` moves both by L-BFGS throughout.  None
         holds the kernel as given.  Otherwise the given kernel is a start, and a single number stays a single number.
-        Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on.
+        Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on (from
+        4,096, where there are more than two classes).
     multi_class : {"auto", "softmax", "one-vs-each", "ovr"}
         How more than two classes meet: in the bound of the softmax (``"auto"`` for ``loss="quadrature"``, and for no
         other); as the product over rivals of the logistic function of the difference, which bounds the softmax

@@ -43,7 +43,8 @@ class BayesianSVC(KernelClassifier):
         L-BFGS or by the gradient steps of Wenzel et al. (2017); or the logistic bound, after which the
         leave-one-out log loss may tie the length-scales together or change the variances.  None holds the kernel
         as given.  Otherwise the given kernel is a start, and a single number stays a single number.
-        Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on.
+        Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on (from
+        4,096, where there are more than two classes).
     n_inducing : int or "auto"
         How many inducing points; no more than there are distinct rows are ever used.
         ``"auto"`` takes as few rows as explain the others under the kernel, and at most 256 points, or 512 from

@@ -24,6 +24,9 @@ from .evidence import MOST_UPDATES, Evidence
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
 #: Further panels, for tables of more than so many rows: their rows and points.
 _FURTHER_PANELS = ((_FIRST_ROWS, 2048, 96), (50_000, 8192, 256))
+#: Where functions are many, few points see too smooth a kernel, and a fit is long enough for a longer look: the same for
+#: more than two classes, with as many points as keep rows times classes times squared points below a limit.
+_PANELS_OF_CLASSES, _MOST_WORK = ((_FIRST_ROWS, 2048, 96), (4096, 8192, 512)), 3 * 8192 * 512**2
 #: Few points are not told apart by more rows than this for each.
 _MOST_ROWS_PER_POINT = 32
 #: How often a row of theirs may count, for the rows of the table that it stands for: their points are few enough that
@@ -101,11 +104,12 @@ class Judges(NamedTuple):
         """
         rows = rows.merged() if rows.X.shape[0] * rows.X.shape[1] <= MERGED_NUMBERS else rows
         panels = [cls.of(rows.sample(_FIRST_ROWS, rng), n_classes=n_classes)]
-        for above, n_rows, n_points in _FURTHER_PANELS:
+        for above, n_rows, n_points in _FURTHER_PANELS if n_classes == 2 else _PANELS_OF_CLASSES:
             if len(rows.y) > above:
-                points = min(n_points, most_points)
+                points = min(n_points, most_points, int((_MOST_WORK / n_rows / n_classes) ** 0.5))
                 enough = max(_FIRST_ROWS, min(n_rows, _MOST_ROWS_PER_POINT * points))
-                panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points, n_classes))
+                if n_classes == 2 or enough > len(panels[-1].y):  # few points have been told what they can see
+                    panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points, n_classes))
         return panels
 
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
