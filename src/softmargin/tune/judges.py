@@ -24,8 +24,8 @@ from .evidence import MOST_UPDATES, Evidence
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
 #: Further panels, for tables of more than so many rows: their rows and points.
 _FURTHER_PANELS = ((_FIRST_ROWS, 2048, 96), (50_000, 8192, 256))
-#: Where functions are many, few points see too smooth a kernel, and a fit is long enough for a longer look: the same for
-#: more than two classes, with as many points as keep rows times classes times squared points below a limit.
+#: The same for more than two classes: functions that are many look too smooth through few points, and their fits are
+#: long enough for a longer look.  Rows times classes times squared points stay below a limit.
 _PANELS_OF_CLASSES, _MOST_WORK = ((_FIRST_ROWS, 2048, 96), (4096, 8192, 512)), 3 * 8192 * 512**2
 #: Few points are not told apart by more rows than this for each.
 _MOST_ROWS_PER_POINT = 32
