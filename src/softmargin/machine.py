@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from .arrays import Array, like, namespace
+from .arrays import Array, as_float64, inverse_lower, like, namespace
 from .chunks import dense, sweep
-from .gaussian import class_parts
+from .gaussian import Belief, class_parts, from_natural
 from .likelihoods import Likelihood, score
 from .monitor import Monitor
 from .rows import Cloud, FourierRows, ParticleRows
@@ -39,9 +39,9 @@ from .tune import LabelledRows
 
 #: How far particles start from the first kernel, in logarithms.
 _START_SPREAD = 0.1
-#: Steps with all rows are those of `stein.sample_density`.
-_WHOLE = Fixed(0.5, longest=1.0, fall=50.0)
-#: The last step by a minibatch, as a share of the first.
+#: Steps of those that are near are those of `stein.sample_density`.
+_NEAR = Fixed(0.5, longest=1.0, fall=50.0)
+#: The last step of all others, as a share of the first.
 _SHORTEST = 1e-3
 #: How often the log-density is looked at on the way.
 _LOOKS = 20
@@ -57,9 +57,13 @@ class Frame(NamedTuple):
     moves: Array
 
     @classmethod
-    def about(cls, belief: Any, theta: np.ndarray, moves: np.ndarray, reference: Array) -> Frame:
-        """The frame of a belief about the weights of each class."""
+    def about(
+        cls, belief: Any, theta: np.ndarray, moves: np.ndarray, reference: Array, temperature: float = 1.0
+    ) -> Frame:
+        """The frame of a belief about the weights of each class, or of what it would be at another temperature."""
         parts = class_parts(belief)
+        if temperature != 1:
+            parts = [_tempered(part, temperature) for part in parts]
         mean, roots = np.stack([part.mean for part in parts], axis=1), np.stack([part.root for part in parts])
         return cls(*(like(part, reference) for part in (mean, roots, theta, moves)))
 
@@ -115,6 +119,14 @@ class Frame(NamedTuple):
         whole = xp.zeros((moved.shape[0], self.theta.shape[0]), dtype=moved.dtype, device=device(moved))
         whole[:, self._places()] = moved
         return whole
+
+
+def _tempered(belief: Belief, temperature: float) -> Belief:
+    r"""The belief if rows said ``1 / T`` of what they do: with precision :math:`I + (S^{-1} - I) / T`."""
+    inverse = inverse_lower(as_float64(belief.root))
+    precision, keep = inverse @ inverse.T, 1 / temperature
+    flat = (1 - keep) * np.eye(belief.n_weights)
+    return from_natural(keep * precision + flat, keep * (precision @ belief.mean))
 
 
 @dataclass
@@ -188,7 +200,9 @@ class Machine:
 class Journey(NamedTuple):
     """How far particles go: ``n_steps`` by minibatches of ``batch_rows``, or ``whole``, by all rows at once.
 
-    The length of steps by minibatches falls from ``rate`` to nothing, unless the journey is ``endless``: a stream.
+    The length of steps falls from ``rate`` to nothing, unless the journey is ``endless``: a stream.  By all rows they
+    may be ``near`` already: several particles about as wide as the density in every coordinate, and a Stein kernel in
+    these units.  Then steps in proportion to directions settle sooner; elsewhere they would never rest.
     """
 
     n_steps: int
@@ -196,11 +210,12 @@ class Journey(NamedTuple):
     rate: float
     whole: bool = False
     endless: bool = False
+    near: bool = False
 
     def rule(self, count: int) -> Rule:
         """That of a step.  Half a cosine brings particles to rest wherever they are."""
-        if self.whole:
-            return _WHOLE
+        if self.whole and self.near:
+            return _NEAR
         if self.endless:
             return Adam(self.rate)
         return Adam(max(0.5 * (1 + math.cos(math.pi * count / self.n_steps)), _SHORTEST) * self.rate)
@@ -248,6 +263,6 @@ def travel(
 
 
 def _batch(rows: LabelledRows, at: Any, reference: Array) -> tuple[Array, Array, Array]:
-    """All rows with their weights, or rows that were drawn by them."""
-    X, y = like(dense(rows.X[at]), reference), like(rows.y[at], reference)
-    return X, y, like(rows.weight, reference) if isinstance(at, slice) else namespace(y).ones_like(y)
+    """All rows with their weights, or rows that were drawn by them.  They keep their digits until they are lifted."""
+    y = like(rows.y[at], reference)
+    return dense(rows.X[at]), y, like(rows.weight, reference) if isinstance(at, slice) else namespace(y).ones_like(y)

@@ -117,7 +117,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             parts = self._parts(data, rng, monitor, jobs)
             self._refuse_inference(parts.prior)
             problem = self._problem(data, parts, jobs)
-            problem, inferred = infer(problem, self._plan(), data.unit, rng, monitor)
+            problem, inferred = infer(problem, self._plan(data), data.unit, rng, monitor)
             record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
             link, loo_log_loss = self._fit_link(record, data.n_classes)
         return Found(
@@ -180,7 +180,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _draws_wanted(self) -> tuple[int, int, int | str, int]:
         return self.n_draws, self.n_chains, self.warm_up, self.thin
 
-    def _plan(self) -> Plan:
+    def _plan(self, data: Data | None = None) -> Plan:
+        """What the inference is told, once the data is known or before."""
         how = "cavi" if self.inference == "batch" else self.inference
         return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, *self._draws_wanted)
 
@@ -212,8 +213,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Some ways for classes to meet are known for some losses only."""
         allowed = {"crammer-singer": ("auto", *HINGES), "softmax": ("logistic",)}.get(self.multi_class)
         if allowed is not None and self._LOSSES[self.loss] not in allowed:
+            words = [word for word in allowed if self._LOSSES.get(word) in allowed]
             raise ValueError(
-                f"multi_class={self.multi_class!r} goes with loss={' or '.join(map(repr, allowed))}, got {self.loss!r}."
+                f"multi_class={self.multi_class!r} goes with loss={' or '.join(map(repr, words))}, got {self.loss!r}."
             )
 
     def _refuse_classes(self, n_classes: int) -> None:
@@ -354,7 +356,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
         check_is_fitted(self)
-        X = self._numbers(X)
+        return self._moments(self._numbers(X))
+
+    def _moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Of the latent values of rows that have been checked."""
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..chunks import dense
 from ..engine import Problem
 from ..imputation import ColumnModel
 from ..inference import Inferred
 from ..links import Link
 from ..monitor import Monitor
+from ..sampling import distinct
 from ..streaming import Stream
 
 
@@ -38,6 +40,16 @@ class Data(NamedTuple):
         """How much the rows of each class weigh: in the fit, and without the weights of classes."""
         codes = (self.y > 0).astype(int) if self.n_classes == 2 else self.y.astype(int)
         return np.stack([np.bincount(codes, part, self.n_classes) for part in (self.weight, self.copies)])
+
+    def merged(self) -> Data:
+        """Repeats of a row with its label as one, shuffled in a way that depends on no order but their own."""
+        X = dense(self.X)
+        both, which = distinct(np.column_stack([X, self.y.astype(X.dtype, copy=False)]))
+        unit, order = np.zeros(len(both)), np.random.RandomState(0).permutation(len(both))
+        np.maximum.at(unit, which, self.unit)
+        weight, copies = (np.bincount(which, weights=part) for part in (self.weight, self.copies))
+        y = both[order, -1].astype(np.float64)
+        return Data(both[order, :-1], y, weight[order], unit[order], self.classes, copies[order], self.whole)
 
 
 class Parts(NamedTuple):

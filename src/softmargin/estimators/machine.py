@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import to_numpy
-from ..chunks import Table, dense, n_threads, one_blas_thread
+from ..chunks import Table, dense, n_threads, one_blas_thread, rows_in_block
 from ..engine import Problem
 from ..frequencies import HOWS
 from ..inducing import AUTO_POINTS, MERGED_NUMBERS
@@ -20,14 +20,14 @@ from ..likelihoods import LOSSES
 from ..machine import Arrival, Frame, Journey, Machine, travel
 from ..monitor import Monitor
 from ..priors import Ridge
-from ..rows import ClasswiseRows, Cloud, FourierRows, ParticleRows
-from ..stein import Adam, RBFStein, State, SteinKernel, default_kernel, init
+from ..rows import Cloud, FourierRows, ParticleRows, beneath
+from ..stein import RBFStein, State, SteinKernel, default_kernel
 from ..steps import Ascent, Point
-from ..streaming import NOTHING, Record
 from ..tune import LabelledRows
 from ..validation import declared_classes, one_of, positive_integer, positive_number
 from .base import Data, Found, Parts
 from .kernel import TunedClassifier
+from .particle_stream import ParticleStream
 
 LEARNING = ("widths", "all", "weights")
 STARTS = ("belief", "prior")
@@ -40,36 +40,9 @@ _FEW_ROWS, _PARTICLES = 10_000, (32, 16)
 _ROWS_FOR_PARTICLES = 1024
 #: How far the ascent goes that particles start from, at most.
 _START_TOLERANCE, _START_PASSES = 3e-3, 20
-#: Rows of a minibatch; steps by all rows, if they are no more; otherwise as many as visit each row so often, within
-#: limits; and visits to each row of a batch in a stream.
-_BATCH_ROWS, _WHOLE_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 2000), 2
-
-
-class ParticleStream(NamedTuple):
-    """All that is known after some batches: the density of all rows so far, particles on their way, how batches were
-    foretold, their labels, and how many rows the first had."""
-
-    machine: Machine
-    state: State
-    record: Record
-    labels: np.ndarray
-    first_rows: float
-
-    @classmethod
-    def begun(cls, machine: Machine, state: State, found: Found) -> ParticleStream:
-        """The stream of which a fit was the first batch."""
-        record = NOTHING if found.stream is None else found.stream.record
-        state = init(state.particles, Adam()) if len(state.moments) == 0 else state
-        return cls(machine, state, record, np.unique(found.data.y), machine.n_rows)
-
-    def after(self, data: Data, mu: np.ndarray, v: np.ndarray, keep: float, total: float) -> ParticleStream:
-        """With rows that have been foretold, before particles move."""
-        record = self.record.followed_by(Record(mu, v, data.y, data.weight).of(self.labels), keep)
-        temperature = self.machine.temperature
-        if temperature == self.machine.n_rows:  # that of a mean loss
-            temperature = total
-        machine = replace(self.machine, n_rows=total, temperature=temperature)
-        return self._replace(machine=machine, record=record, labels=np.union1d(self.labels, data.y))
+#: Rows of a minibatch; steps of particles that are near where they go, by all rows; otherwise as many as visit each row
+#: so often, within limits; and visits to each row of a batch in a stream.
+_BATCH_ROWS, _NEAR_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 2000), 2
 
 
 class BayesianKernelMachine(TunedClassifier):
@@ -91,8 +64,8 @@ class BayesianKernelMachine(TunedClassifier):
         As in `BayesianSVC`.
     inference : {"auto", "stein", "cavi", "svi", "adam"}
         ``"stein"`` are the particles.  The others find one Gaussian of the weights of the features, under the kernel
-        that was tuned: see `BayesianSVC`.  ``"auto"`` takes particles for more than 1,024 rows (and in ``partial_fit``):
-        fewer have all had their say when the kernel was tuned.
+        that was tuned: see `BayesianSVC`.  ``"auto"`` takes particles for more than 1,024 rows (and in
+        ``partial_fit``): fewer have all had their say when the kernel was tuned.
     tune : {"logistic", "bound", "bound-steps", "loo"} or None
         Who judges the kernel that particles begin with: see `BayesianSVC`.
     n_frequencies : int or "auto"
@@ -114,7 +87,8 @@ class BayesianKernelMachine(TunedClassifier):
     temperature : float or "mean"
         Divides the log-likelihood: 1 is the posterior, and ``"mean"``, the number of rows, the paper's objective.
     n_steps : int or "auto"
-        Of particles.  ``"auto"`` visits each row twenty times, in 200 to 2,000 steps; 100 where each takes all rows.
+        Of particles.  ``"auto"`` visits each row twenty times, in 200 to 2,000 steps; 100 where each takes all rows,
+        from a belief on and with the Stein kernel ``"auto"``.
     step_size : float
         The length of the first of them, in posterior deviations; it falls to nothing.
     batch_size : int or "auto"
@@ -212,8 +186,10 @@ class BayesianKernelMachine(TunedClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def _has_particles(self, n_rows: float = math.inf) -> bool:
-        return self.inference == "stein" or (self.inference == "auto" and n_rows > _ROWS_FOR_PARTICLES)
+    def _has_particles(self, data: Data | None = None) -> bool:
+        """Whether there will be particles, of this data if it is known; others may follow a batch."""
+        few = data is not None and data.whole and len(data.y) <= _ROWS_FOR_PARTICLES
+        return self.inference == "stein" or (self.inference == "auto" and not few)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -229,14 +205,22 @@ class BayesianKernelMachine(TunedClassifier):
         positive_integer("n_steps", self.n_steps, words=("auto",))
         positive_number("step_size", self.step_size)
 
-    def _plan(self) -> Plan:
-        plan = super()._plan()
-        if not self._has_particles():
+    def _plan(self, data: Data | None = None) -> Plan:
+        plan = super()._plan(data)
+        if not self._has_particles(data):
             return plan
         few = min(plan.max_passes, _START_PASSES)
         return plan._replace(how="auto", batch_rows="auto", tol=max(plan.tol, _START_TOLERANCE), max_passes=few)
 
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
+    ) -> Data:
+        """Where the table is small enough weights are repeats, and the order of rows is none."""
+        data = super()._check_data(X, y, sample_weight, classes, first)
+        return data.merged() if 0 < data.X.shape[0] * data.X.shape[1] <= MERGED_NUMBERS else data
+
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
+        self._refuse_kernel(data)
         chosen = self._chosen(data, rng, monitor, jobs, AUTO_POINTS)
         n_frequencies = self.n_frequencies
         if isinstance(n_frequencies, str):
@@ -245,48 +229,64 @@ class BayesianKernelMachine(TunedClassifier):
         rows = FourierRows.of(chosen.kernel, n_columns, n_frequencies, self.frequencies, rng, center)
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), chosen.judged)
 
+    def _refuse_kernel(self, data: Data) -> None:
+        """Before anything is tuned: kernels without features, or without those that particles need."""
+        kernel = self._kernel_as_given().with_length_scale(1.0)
+        rows = FourierRows.of(kernel, data.X.shape[1], 1, "plain", np.random.RandomState(0))
+        if self._has_particles(data):
+            ParticleRows(rows, np.empty(0))
+
     # Particles ---------------------------------------------------------------------------------------
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         found = super()._find(X, y, sample_weight)
-        return self._with_particles(found) if self._has_particles(len(found.data.y)) else found
+        return self._with_particles(found) if self._has_particles(found.data) else found
 
     def _with_particles(self, found: Found) -> Found:
         """Particles from the belief of a fit on, over the same rows."""
-        data, reason = found.data, found.reason
-        rows = LabelledRows(*data[:4])
-        if data.X.shape[0] * data.X.shape[1] <= MERGED_NUMBERS:  # weights are repeats, and the order of rows is none
-            rows = rows.merged()
+        rows, reason = LabelledRows(*found.data[:4]), found.reason
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31))
-        journey, n_particles = self._journey(len(rows.y)), self.n_particles
+        n_particles = self.n_particles
         if isinstance(n_particles, str):
             n_particles = _PARTICLES[len(rows.y) > _FEW_ROWS]
-        machine = self._machine(found, float(rows.weight.sum()))
+        journey = self._journey(len(rows.y), n_particles)
+        machine = self._machine(found)
         state = journey.begun(machine.frame.draws(n_particles, rng))
         if reason not in ("time", "interrupt"):
             state, reason = self._travelled(machine, rows, state, journey, rng, found.monitor)
         return self._settled(found, ParticleStream.begun(machine, state, found), reason)
 
-    def _journey(self, n_rows: int) -> Journey:
-        batch_rows = _BATCH_ROWS if isinstance(self.batch_size, str) else self.batch_size
-        whole = n_rows <= batch_rows
-        n_steps = _WHOLE_STEPS if whole else int(np.clip(_VISITS * n_rows / batch_rows, *_STEPS))
-        n_steps = n_steps if isinstance(self.n_steps, str) else self.n_steps
-        return Journey(n_steps, batch_rows, self.step_size, whole)
+    @property
+    def _batch_rows(self) -> int:
+        return _BATCH_ROWS if isinstance(self.batch_size, str) else self.batch_size
 
-    def _machine(self, found: Found, total: float) -> Machine:
-        """The density whose particles are to move."""
-        rows, kernel = found.parts.rows, found.parts.rows.kernel
+    def _journey(self, n_rows: int, n_particles: int) -> Journey:
+        batch_rows = self._batch_rows
+        whole = n_rows <= batch_rows
+        near = whole and self.start == "belief" and n_particles > 1
+        near = near and isinstance(self.stein_kernel, str) and self.stein_kernel == "auto"
+        n_steps = self.n_steps
+        if isinstance(n_steps, str):
+            n_steps = _NEAR_STEPS if near else int(np.clip(_VISITS * n_rows / batch_rows, *_STEPS))
+        return Journey(n_steps, batch_rows, self.step_size, whole, near=near)
+
+    def _machine(self, found: Found) -> Machine:
+        """The density whose particles are to move: that of all rows so far, for which those of a batch stand."""
+        rows, total = beneath(found.parts.rows), float(found.class_totals[0].sum())
+        kernel = rows.kernel
         is_width = np.concatenate([np.full(size, role == "length_scale") for role, size in kernel.roles])
         moves = {"widths": is_width, "all": np.ones(len(is_width)), "weights": np.zeros(len(is_width))}[self.learn]
         theta, reference, n_classes = kernel.theta, np.empty(0, dtype=np.float32), found.data.n_classes
         if self.start == "belief":
-            frame = Frame.about(found.inferred.ascent.point.belief, theta, moves, reference)
+            frame = Frame.about(found.inferred.ascent.point.belief, theta, moves, reference, self._heat(total))
         else:
             frame = Frame.of_prior(rows.n_weights, 1 if n_classes == 2 else n_classes, theta, moves, reference)
         likelihood = self._likelihood(found.parts.loss, n_classes)
-        temperature = total if isinstance(self.temperature, str) else self.temperature
-        return Machine(rows, likelihood, frame, is_width, total, temperature, n_threads(self.n_jobs))
+        return Machine(rows, likelihood, frame, is_width, total, self._heat(total), n_threads(self.n_jobs))
+
+    def _heat(self, total: float) -> float:
+        """The temperature, of rows that weigh so much."""
+        return total if isinstance(self.temperature, str) else self.temperature
 
     def _travelled(
         self,
@@ -314,7 +314,7 @@ class BayesianKernelMachine(TunedClassifier):
 
     def _keep(self, found: Found) -> None:
         super()._keep(found)
-        rows = self.rows_.rows if isinstance(self.rows_, (ClasswiseRows, ParticleRows)) else self.rows_
+        rows = self.rows_.rows if isinstance(self.rows_, ParticleRows) else beneath(self.rows_)
         assert isinstance(rows, FourierRows)
         self.particles_ = self.belief_ if isinstance(self.belief_, Cloud) else None
         self.tune_history_, self.n_frequencies_ = found.parts.judged, rows.n_frequencies
@@ -341,10 +341,11 @@ class BayesianKernelMachine(TunedClassifier):
         """
         keep, monitor = 1 - self.forgetting, Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
         totals = data.class_totals + keep * self._class_totals
-        stream = stream.after(data, *self.latent_mean_and_variance(data.X), keep, float(totals[0].sum()))
-        batch_rows = min(len(data.y), self._journey(len(data.y)).batch_rows)
-        journey = Journey(-(-_STREAM_VISITS * len(data.y) // batch_rows), batch_rows, self.step_size, endless=True)
-        journey = journey._replace(rate=self.step_size * math.sqrt(stream.first_rows / stream.machine.n_rows))
+        total = float(totals[0].sum())
+        stream = stream.after(data, *self._moments(data.X), keep, total, self._heat(total))
+        batch_rows = min(len(data.y), self._batch_rows)
+        rate = self.step_size * math.sqrt(min(1.0, stream.first_rows / total))
+        journey = Journey(-(-_STREAM_VISITS * len(data.y) // batch_rows), batch_rows, rate, endless=True)
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31) ^ stream.state.count)
         rows = LabelledRows(*data[:4])
         state, reason = self._travelled(stream.machine, rows, stream.state, journey, rng, monitor)
@@ -368,5 +369,7 @@ class BayesianKernelMachine(TunedClassifier):
         X = dense(self._numbers(X)).astype(np.float64, copy=False)
         which = check_random_state(random_state).randint(self.n_particles_, size=n_samples)
         view: Any = self.rows_.view(self.particles_, X)
-        values = view.values(X)[which]
+        size = rows_in_block(self.rows_.width)
+        blocks = [view.values(X[start : start + size]) for start in range(0, len(X), size)]
+        values = np.concatenate(blocks, axis=1)[which]
         return np.moveaxis(values[..., 0] if values.shape[2] == 1 else values, 0, -1)

@@ -286,6 +286,10 @@ class Softmax:
         own = membership(y, f.shape[1])
         return xp.sum(xp.where(own, f, xp.zeros_like(f)), axis=1) - _log_sum_exp(f)[:, 0]
 
+    def slope(self, y: Array, f: Array) -> Array:
+        xp = namespace(f)
+        return xp.astype(membership(y, f.shape[1]), f.dtype) - xp.exp(f - _log_sum_exp(f))
+
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
         xp = namespace(mu)
         own = xp.astype(membership(y, mu.shape[1]), mu.dtype)

@@ -137,6 +137,9 @@ class Quadrature(SiteIsCurvature):
     def log_density(self, y: Array, f: Array) -> Array:
         return self.model.derivatives(y, f).value
 
+    def slope(self, y: Array, f: Array) -> Array:
+        return self.model.derivatives(y, f).slope
+
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
         """Each row with as many nodes as its variance needs, whatever rows it comes with."""
         xp = namespace(v)
@@ -191,6 +194,9 @@ class Taylor(SiteIsCurvature):
 
     def log_density(self, y: Array, f: Array) -> Array:
         return self.model.derivatives(y, f).value
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return self.model.derivatives(y, f).slope
 
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
         value, slope, curvature = self.model.derivatives(y, mu)

@@ -16,8 +16,8 @@ from ..arrays import Array, as_float64, clipped, cos_sin, like, namespace
 from ..kernels import RBF, Matern
 from .fourier import FAR, FourierRows, Term
 
-#: Memory for the features of several particles at once where there is no cache to fit, in bytes.
-_DEVICE_BYTES = 2**31
+#: Memory for several particles at once, in bytes: on the host they should fit the cache.
+_HOST_BYTES, _DEVICE_BYTES = 2**21, 2**31
 
 
 class Cloud(NamedTuple):
@@ -59,13 +59,13 @@ class ParticleRows:
     """
 
     def __init__(self, rows: FourierRows, reference: Array) -> None:
-        self.rows, self._reference = rows.seen_by(reference), reference
+        self.rows, self._given, self._reference = rows.seen_by(reference), rows, reference
         self._parts = rows.parts()
         for term, _ in self._parts:
             if len(term.waves) > 1:
                 raise ValueError(
-                    f"Particles move the length-scales of kernels one by one, but {rows.kernel} multiplies two that "
-                    f"have some; give their product as one kernel, or hold the kernel (widths='fixed')."
+                    f"Particles have the length-scales of one kernel in each product, but {rows.kernel} multiplies two "
+                    f"that have some; give one kernel in their place, or use inference='cavi'."
                 )
 
     @property
@@ -74,18 +74,21 @@ class ParticleRows:
 
     def view(self, belief: Cloud, reference: Array) -> ParticleView:
         """The particles, for blocks such as ``reference``."""
-        return ParticleView(ParticleRows(self.rows, reference), belief.seen_by(reference))
+        return ParticleView(ParticleRows(self._given, reference), belief.seen_by(reference))
 
     def lift(self, X: Array, theta: Array) -> Lifted:
-        """The waves of a block under the kernel of each particle."""
+        """The waves of a block under the kernel of each particle.
+
+        Rows that are wider than the particles are narrowed here, once they lie about the centre.
+        """
+        plain, X = like(X, theta), like(X - like(self._given.center, X), theta)
         xp, n = namespace(X), theta.shape[0]
-        X = X - self.rows.center
         waves = xp.empty((n, X.shape[0], self.rows.n_weights), dtype=X.dtype, device=device(X))
         scaled = []
         for term, columns in self._parts:
             part = waves[:, :, columns]
             if not term.waves:
-                part[...] = (X + self.rows.center)[None] if term.linear else 1.0
+                part[...] = plain[None] if term.linear else 1.0
                 continue
             A = clipped(X[None] * xp.exp(-self._length_scales(term, theta))[:, None, :], -FAR, FAR)
             E = self.rows.frequencies[term.at][0]
@@ -135,12 +138,19 @@ class ParticleRows:
     ) -> None:
         xp, E = namespace(g), self.rows.frequencies[term.at][0]
         D = E.shape[0]
-        back = g @ xp.permute_dims(weights, (0, 2, 1))
-        turned, other = back[:, :, D:], back[:, :, :D]
-        turned *= part[:, :, :D]
-        other *= part[:, :, D:]
-        turned -= other
+        c, s = part[:, :, :D], part[:, :, D:]
+        if g.shape[2] == 1:  # a row's slope is a factor of all its angles, and may wait until they are summed
+            turned = c * weights[:, None, D:, 0]
+            turned -= s * weights[:, None, :D, 0]
+        else:
+            back = g @ xp.permute_dims(weights, (0, 2, 1))
+            turned, other = back[:, :, D:], back[:, :, :D]
+            turned *= c
+            other *= s
+            turned -= other
         H = xp.reshape(xp.reshape(turned, (-1, D)) @ E, A.shape)
+        if g.shape[2] == 1:
+            H *= g
         slopes = -xp.sum(A * H, axis=1)
         at, size = self._place(term)
         in_theta[:, at : at + size] += slopes if size > 1 else xp.sum(slopes, axis=1, keepdims=True)
@@ -157,10 +167,9 @@ class ParticleRows:
 
     def together(self, cloud: Cloud, n_rows: int) -> int:
         """How many particles to take at once."""
-        if isinstance(self._reference, np.ndarray):
-            return 1
+        bytes_at_once = _HOST_BYTES if isinstance(self._reference, np.ndarray) else _DEVICE_BYTES
         each = 4 * n_rows * self.rows.n_weights * self._reference.itemsize
-        return max(1, min(cloud.n_particles, _DEVICE_BYTES // each))
+        return max(1, min(cloud.n_particles, bytes_at_once // each))
 
     def each(self, cloud: Cloud, n_rows: int) -> list[slice]:
         """The particles, as many at once as should be."""
@@ -188,7 +197,7 @@ class ParticleView(NamedTuple):
         for which in self.rows.each(self.cloud, X.shape[0]):
             part = self.cloud.part(which)
             parts.append(self.rows.latent(self.rows.lift(X, part.theta), part))
-        return namespace(X).concat(parts, axis=0)
+        return namespace(*parts).concat(parts, axis=0)
 
 
 def _times(A: Array, B: Array) -> Array:

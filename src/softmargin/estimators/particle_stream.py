@@ -1,0 +1,41 @@
+"""What particles know between one batch of rows and the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..machine import Machine
+from ..stein import Adam, State, init
+from ..streaming import NOTHING, Record
+from .found import Data, Found
+
+
+class ParticleStream(NamedTuple):
+    """All that is known after some batches: the density of all rows so far, particles on their way, how batches were
+    foretold, their labels, and how many rows the first had."""
+
+    machine: Machine
+    state: State
+    record: Record
+    labels: np.ndarray
+    first_rows: float
+
+    @classmethod
+    def begun(cls, machine: Machine, state: State, found: Found) -> ParticleStream:
+        """The stream of which a fit was the first batch."""
+        labels, before = np.unique(found.data.y), found.stream
+        record = NOTHING if before is None else before.record
+        labels = labels if before is None else np.union1d(labels, before.labels)
+        state = init(state.particles, Adam()) if len(state.moments) == 0 else state
+        return cls(machine, state, record, labels, machine.n_rows)
+
+    def after(
+        self, data: Data, mu: np.ndarray, v: np.ndarray, keep: float, total: float, temperature: float
+    ) -> ParticleStream:
+        """With rows that have been foretold, before particles move."""
+        record = self.record.followed_by(Record(mu, v, data.y, data.weight).of(self.labels), keep)
+        machine = replace(self.machine, n_rows=total, temperature=temperature)
+        return self._replace(machine=machine, record=record, labels=np.union1d(self.labels, data.y))
