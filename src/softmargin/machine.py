@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
 from .arrays import Array, as_float64, inverse_lower, like, namespace
 from .chunks import dense, sweep
@@ -49,12 +48,12 @@ _LOOKS = 20
 
 class Frame(NamedTuple):
     """Where coordinates lie: ``mean`` (weight by class) and ``roots`` (class, weight, weight), or None for the prior;
-    ``theta``, and which of its entries move."""
+    ``theta``, and the entries of it that move, each as a row of the unit matrix: a device need not be asked which."""
 
     mean: Array
     roots: Array | None
     theta: Array
-    moves: Array
+    moving: Array
 
     @classmethod
     def about(
@@ -65,13 +64,13 @@ class Frame(NamedTuple):
         if temperature != 1:
             parts = [_tempered(part, temperature) for part in parts]
         mean, roots = np.stack([part.mean for part in parts], axis=1), np.stack([part.root for part in parts])
-        return cls(*(like(part, reference) for part in (mean, roots, theta, moves)))
+        return cls(*(like(part, reference) for part in (mean, roots, theta, _unit_rows(moves))))
 
     @classmethod
     def of_prior(cls, n_weights: int, n_classes: int, theta: np.ndarray, moves: np.ndarray, reference: Array) -> Frame:
         """The frame in which weights are their own coordinates."""
         mean = np.zeros((n_weights, n_classes))
-        return cls(like(mean, reference), None, like(theta, reference), like(moves, reference))
+        return cls(like(mean, reference), None, like(theta, reference), like(_unit_rows(moves), reference))
 
     @property
     def n_coordinates(self) -> int:
@@ -79,7 +78,12 @@ class Frame(NamedTuple):
 
     @property
     def n_moving(self) -> int:
-        return int(namespace(self.moves).sum(self.moves))
+        return self.moving.shape[0]
+
+    @property
+    def moves(self) -> Array:
+        """One for entries of ``theta`` that move, zero for others."""
+        return namespace(self.moving).sum(self.moving, axis=0)
 
     def draws(self, n_particles: int, rng: np.random.RandomState) -> Array:
         """Particles to start from: draws of the belief (or prior), with kernels about the first."""
@@ -98,7 +102,7 @@ class Frame(NamedTuple):
             weights = self.mean + xp.permute_dims(turned, (1, 2, 0))
         if self.n_moving == 0:
             return Cloud(weights, self.theta[None, :])
-        return Cloud(weights, self.theta + self._scattered(particles[:, m * C :]))
+        return Cloud(weights, self.theta + particles[:, m * C :] @ self.moving)
 
     def pulled(self, in_weights: Array, in_theta: Array) -> Array:
         """Slopes in coordinates, from those in weights and log-parameters."""
@@ -109,16 +113,11 @@ class Frame(NamedTuple):
         flat = xp.reshape(in_weights, (-1, m * C))
         if self.n_moving == 0:
             return flat
-        return xp.concat([flat, in_theta[:, self._places()]], axis=1)
+        return xp.concat([flat, in_theta @ self.moving.T], axis=1)
 
-    def _places(self) -> Array:
-        return namespace(self.moves).nonzero(self.moves)[0]
 
-    def _scattered(self, moved: Array) -> Array:
-        xp = namespace(moved)
-        whole = xp.zeros((moved.shape[0], self.theta.shape[0]), dtype=moved.dtype, device=device(moved))
-        whole[:, self._places()] = moved
-        return whole
+def _unit_rows(moves: np.ndarray) -> np.ndarray:
+    return np.eye(len(moves))[np.asarray(moves) > 0]
 
 
 def _tempered(belief: Belief, temperature: float) -> Belief:
@@ -144,6 +143,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self._rows = ParticleRows(self.rows, self.frame.mean)
+        self._width = like(self.is_width, self.frame.mean)
 
     def scores(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """Slopes of the log-density in coordinates, particle by coordinate; unbiased for rows drawn at random."""
@@ -187,13 +187,13 @@ class Machine:
 
     def _log_prior(self, theta: Array) -> Array:
         xp, x = namespace(theta), theta - self.frame.theta
-        width = like(self.is_width, theta)
+        width = self._width
         by_entry = width * (-2 * x - 0.5 * xp.exp(-4 * x)) - (1 - width) * 0.5 * x * x
         return xp.sum(by_entry * self.frame.moves, axis=1)
 
     def _prior_slopes(self, theta: Array) -> Array:
         xp, x = namespace(theta), theta - self.frame.theta
-        width = like(self.is_width, theta)
+        width = self._width
         return width * (-2 + 2 * xp.exp(-4 * x)) - (1 - width) * x
 
 

@@ -227,10 +227,9 @@ def _median_width(distance: Array) -> Array:
     S = distance.shape[0]
     if S == 1:
         return xp.ones_like(distance)
-    index = xp.arange(S, device=device(distance))
-    pairs = xp.sqrt(xp.sort(distance[index[:, None] < index[None, :]]))
-    low, high = (pairs.shape[0] - 1) // 2, pairs.shape[0] // 2
-    med = 0.5 * (pairs[low : low + 1] + pairs[high : high + 1])
+    both = xp.sqrt(xp.sort(xp.reshape(distance, (-1,)))[S:])  # without the diagonal; every pair is there twice
+    low, high = (both.shape[0] // 2 - 1) // 2, both.shape[0] // 2 // 2
+    med = 0.5 * (both[2 * low : 2 * low + 1] + both[2 * high : 2 * high + 1])
     return _or_one(0.5 * med * med / math.log(S + 1))
 
 
