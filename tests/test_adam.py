@@ -438,6 +438,6 @@ def test_what_is_more_than_one_gaussian_is_refused(refused, moons):
     model = BayesianLinearSVC(inference="adam", prior="laplace-zero" if refused == "selected" else "ridge")
     if refused == "missing":
         X[3, 1] = np.nan
-    with pytest.raises(ValueError, match="inference='adam' follows the slopes of one Gaussian of the weights"):
+    with pytest.raises(ValueError, match="inference='adam' looks for one Gaussian of the weights"):
         model.fit(X, y)
     assert not hasattr(model, "link_")
