@@ -85,7 +85,7 @@ def setup(case: Case, n_particles: int, n_frequencies: int, n_jobs: int, referen
     rows = FourierRows.of(kernel, d, n_frequencies, "orthogonal", rng)
     m = rows.n_weights
     roots = np.triu(rng.standard_normal((C, m, m)) / m + 0.3 * np.eye(m))
-    is_width = np.concatenate([np.full(size, role == "length_scale") for role, size in kernel.roles])
+    is_width = kernel.has_role("length_scale")
     parts = (rng.standard_normal((m, C)), roots, kernel.theta, np.eye(len(is_width))[is_width])
     frame = Frame(*(like(part, reference) for part in parts))
     likelihood: Any = LOSSES["logistic"] if C == 1 else Softmax()

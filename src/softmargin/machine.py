@@ -21,7 +21,9 @@ step serves all coordinates, and so does a Stein kernel that takes them for inde
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +34,8 @@ from .gaussian import Belief, class_parts, from_natural
 from .likelihoods import Likelihood, score
 from .monitor import Monitor
 from .rows import Cloud, FourierRows, ParticleRows
-from .sampling import drawn_by_weight
-from .stein import Adam, Fixed, Rule, State, SteinKernel, init, step
+from .sampling import drawn_from
+from .stein import Adam, Fixed, Rule, State, SteinKernel, init, posterior_scores, step
 from .tune import LabelledRows
 
 #: How far particles start from the first kernel, in logarithms.
@@ -148,35 +150,37 @@ class Machine:
     def scores(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """Slopes of the log-density in coordinates, particle by coordinate; unbiased for rows drawn at random."""
         xp, cloud = namespace(particles), self.frame.cloud(particles)
-        each = weight * (self.n_rows / (self.temperature * xp.sum(weight)))
         cuts = self._rows.each(cloud, X.shape[0])
 
         def one_part(index: int) -> tuple[Array, Array]:
             part = cloud.part(cuts[index])
             lifted = self._rows.lift(X, part.theta)
-            g = self._slopes(self._rows.latent(lifted, part), y, each)
+            g = self._slopes(self._rows.latent(lifted, part), y, weight)
             return self._rows.pullback(lifted, part, g)
 
         parts = list(sweep(one_part, len(cuts), self.n_jobs))
         in_weights, in_theta = (xp.concat(part, axis=0) for part in zip(*parts, strict=True))
-        return self.frame.pulled(in_weights - cloud.weights, in_theta + self._prior_slopes(cloud.theta))
+        of_all = self.n_rows, xp.sum(weight), self.temperature
+        return self.frame.pulled(
+            posterior_scores(-cloud.weights, in_weights, *of_all),
+            posterior_scores(self._prior_slopes(cloud.theta), in_theta, *of_all),
+        )
 
     def log_density(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """Of each particle, up to a constant; by all rows, or an unbiased estimate."""
         xp, cloud = namespace(particles), self.frame.cloud(particles)
-        each = weight * (self.n_rows / (self.temperature * xp.sum(weight)))
         total = []
         for which in self._rows.each(cloud, X.shape[0]):
             part = cloud.part(which)
             f = self._rows.latent(self._rows.lift(X, part.theta), part)
             by_row = xp.reshape(self.likelihood.log_density(*self._flat(f, y)), f.shape[:2])
-            total.append(by_row @ each)
+            total.append(by_row @ weight)
         prior = -0.5 * xp.sum(cloud.weights * cloud.weights, axis=(1, 2)) + self._log_prior(cloud.theta)
-        return xp.concat(total) + prior
+        return posterior_scores(prior, xp.concat(total), self.n_rows, xp.sum(weight), self.temperature)
 
-    def _slopes(self, f: Array, y: Array, each: Array) -> Array:
+    def _slopes(self, f: Array, y: Array, weight: Array) -> Array:
         g = score(self.likelihood, *self._flat(f, y))
-        return namespace(f).reshape(g, f.shape) * each[None, :, None]
+        return namespace(f).reshape(g, f.shape) * weight[None, :, None]
 
     def _flat(self, f: Array, y: Array) -> tuple[Array, Array]:
         """Labels and latent values of all rows under one particle after another; of two classes, one value a row."""
@@ -214,7 +218,7 @@ class Journey(NamedTuple):
 
     def rule(self, count: int) -> Rule:
         """That of a step.  Half a cosine brings particles to rest wherever they are."""
-        if self.whole and self.near:
+        if self.near:
             return _NEAR
         if self.endless:
             return Adam(self.rate)
@@ -243,13 +247,10 @@ def travel(
 ) -> Arrival:
     """Particles after a journey over rows, each drawn as often as it weighs."""
     reference, look = machine.frame.mean, max(1, journey.n_steps // _LOOKS)
-    batch = _batch(rows, slice(None), reference) if journey.whole else None
     try:
-        for count in range(journey.n_steps):
+        for count, batch in enumerate(islice(_batches(rows, journey, reference, rng), journey.n_steps)):
             if monitor.out_of_time:
                 return Arrival(state, "time")
-            if batch is None or not journey.whole:
-                batch = _batch(rows, drawn_by_weight(rows.weight, journey.batch_rows, rng), reference)
             if count % look == 0:
                 densities = machine.log_density(state.particles, *batch)
                 monitor.record(float(namespace(densities).mean(densities)), accepted=True)
@@ -262,7 +263,16 @@ def travel(
     return Arrival(state, "steps")
 
 
-def _batch(rows: LabelledRows, at: Any, reference: Array) -> tuple[Array, Array, Array]:
-    """All rows with their weights, or rows that were drawn by them.  They keep their digits until they are lifted."""
-    y = like(rows.y[at], reference)
-    return dense(rows.X[at]), y, like(rows.weight, reference) if isinstance(at, slice) else namespace(y).ones_like(y)
+def _batches(
+    rows: LabelledRows, journey: Journey, reference: Array, rng: np.random.RandomState
+) -> Iterator[tuple[Array, Array, Array]]:
+    """All rows with their weights, again and again, or some that are drawn by them.
+
+    Rows keep their digits until they are lifted.
+    """
+    if journey.whole:
+        yield from repeat((dense(rows.X), like(rows.y, reference), like(rows.weight, reference)))
+    cumulative, one_each = np.cumsum(rows.weight), like(np.ones(journey.batch_rows), reference)
+    while True:
+        at = drawn_from(cumulative, journey.batch_rows, rng)
+        yield dense(rows.X[at]), like(rows.y[at], reference), one_each

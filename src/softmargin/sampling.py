@@ -27,6 +27,12 @@ def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ordered[is_new], which
 
 
+def distinct_labelled(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows with their labels, and for each row which of them it is."""
+    both, which = distinct(np.column_stack([X, y.astype(X.dtype, copy=False)]))
+    return both[:, :-1], both[:, -1].astype(np.float64), which
+
+
 def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:
     """``size`` of ``n`` rows in order, always the same ones, chosen by chance: no period of a table can meet it.
 
@@ -40,9 +46,13 @@ def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:
 
 def drawn_by_weight(weight: np.ndarray, size: int, rng: np.random.RandomState) -> np.ndarray:
     """``size`` rows, drawn in proportion to weight: one from each of as many slices of the total."""
-    cumulative = np.cumsum(weight)
+    return drawn_from(np.cumsum(weight), size, rng)
+
+
+def drawn_from(cumulative: np.ndarray, size: int, rng: np.random.RandomState) -> np.ndarray:
+    """The same, where it is known how much each row and all before it weigh."""
     draws = (np.arange(size) + rng.uniform(size=size)) / size * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, draws, side="right"), len(weight) - 1)
+    return np.minimum(np.searchsorted(cumulative, draws, side="right"), len(cumulative) - 1)
 
 
 def by_class(y: np.ndarray) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from ..imputation import ColumnModel
 from ..inference import Inferred
 from ..links import Link
 from ..monitor import Monitor
-from ..sampling import distinct
+from ..sampling import distinct_labelled
 from ..streaming import Stream
 
 
@@ -43,13 +43,11 @@ class Data(NamedTuple):
 
     def merged(self) -> Data:
         """Repeats of a row with its label as one, shuffled in a way that depends on no order but their own."""
-        X = dense(self.X)
-        both, which = distinct(np.column_stack([X, self.y.astype(X.dtype, copy=False)]))
-        unit, order = np.zeros(len(both)), np.random.RandomState(0).permutation(len(both))
+        X, y, which = distinct_labelled(dense(self.X), self.y)
+        unit, order = np.zeros(len(y)), np.random.RandomState(0).permutation(len(y))
         np.maximum.at(unit, which, self.unit)
         weight, copies = (np.bincount(which, weights=part) for part in (self.weight, self.copies))
-        y = both[order, -1].astype(np.float64)
-        return Data(both[order, :-1], y, weight[order], unit[order], self.classes, copies[order], self.whole)
+        return Data(X[order], y[order], weight[order], unit[order], self.classes, copies[order], self.whole)
 
 
 class Parts(NamedTuple):

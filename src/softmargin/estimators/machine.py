@@ -274,7 +274,7 @@ class BayesianKernelMachine(TunedClassifier):
         """The density whose particles are to move: that of all rows so far, for which those of a batch stand."""
         rows, total = beneath(found.parts.rows), float(found.class_totals[0].sum())
         kernel = rows.kernel
-        is_width = np.concatenate([np.full(size, role == "length_scale") for role, size in kernel.roles])
+        is_width = kernel.has_role("length_scale")
         moves = {"widths": is_width, "all": np.ones(len(is_width)), "weights": np.zeros(len(is_width))}[self.learn]
         theta, reference, n_classes = kernel.theta, np.empty(0, dtype=np.float32), found.data.n_classes
         if self.start == "belief":

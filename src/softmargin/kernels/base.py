@@ -48,6 +48,10 @@ class Kernel(ABC):
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
         """Slopes in the rows of ``X``, given the slopes ``dK`` in ``kernel(X, Z)``."""
 
+    def has_role(self, role: str) -> np.ndarray:
+        """Which entries of ``theta`` have a role."""
+        return np.concatenate([np.full(size, name == role) for name, size in self.roles])
+
     def with_length_scale(self, length_scale: Any) -> Kernel:
         """The same kernel, with every length-scale that is None replaced."""
         return self

@@ -43,9 +43,11 @@ class Cloud(NamedTuple):
 
 
 class Lifted(NamedTuple):
-    """A block under several kernels: waves of height one (particle, row, weight), and rows in units of each term."""
+    """A block under several kernels: waves of height one (particle, row, weight), the heights they should have
+    (particle, weight, 1), and rows in units of each term."""
 
     waves: Array
+    heights: Array
     scaled: tuple[Array, ...]
 
 
@@ -95,7 +97,7 @@ class ParticleRows:
             angles = xp.reshape(xp.reshape(A, (-1, A.shape[2])) @ E.T, (n, X.shape[0], E.shape[0]))
             cos_sin(angles, part[:, :, : E.shape[0]], part[:, :, E.shape[0] :])
             scaled.append(A)
-        return Lifted(waves, tuple(scaled))
+        return Lifted(waves, self.amplitudes(theta)[:, :, None], tuple(scaled))
 
     def amplitudes(self, theta: Array) -> Array:
         """Of each weight's feature, particle by weight."""
@@ -109,7 +111,7 @@ class ParticleRows:
 
     def latent(self, lifted: Lifted, cloud: Cloud) -> Array:
         """The latent values of each particle: (particle, row, class)."""
-        return _times(lifted.waves, self.amplitudes(cloud.theta)[:, :, None] * cloud.weights)
+        return _times(lifted.waves, lifted.heights * cloud.weights)
 
     def pullback(self, lifted: Lifted, cloud: Cloud, g: Array) -> tuple[Array, Array]:
         r"""Slopes in weights and in ``theta``, of sums over rows with slopes ``g`` in their latent values.
@@ -118,19 +120,18 @@ class ParticleRows:
         :math:`t = g\, a\, (c\, u_s - s\, u_c)`; and in :math:`\log \ell_c`, :math:`-\sum_i x_{ic} / \ell_c\,
         (\sum_j t_{ij} e_{jc})`.
         """
-        xp, amplitude = namespace(g), self.amplitudes(cloud.theta)[:, :, None]
-        waves = lifted.waves
-        in_weights = amplitude * _times(xp.permute_dims(waves, (0, 2, 1)), g)
-        in_theta, scaled = xp.zeros_like(cloud.theta), iter(lifted.scaled)
+        xp, (waves, heights, scaled) = namespace(g), lifted
+        in_weights = heights * _times(xp.permute_dims(waves, (0, 2, 1)), g)
+        in_theta, of_terms = xp.zeros_like(cloud.theta), iter(scaled)
         if cloud.theta.shape[0] < cloud.n_particles:  # the kernel is held
             return in_weights, in_theta
-        half = 0.5 * xp.sum(cloud.weights * in_weights, axis=2)
+        half, seen = 0.5 * xp.sum(cloud.weights * in_weights, axis=2), heights * cloud.weights
         for term, columns in self._parts:
             for factor in term.variances:
                 in_theta[:, factor.start] += xp.sum(half[:, columns], axis=1)
             if term.waves:
-                part, weights = waves[:, :, columns], (amplitude * cloud.weights)[:, columns]
-                self._add_in_length_scales(term, part, weights, g, next(scaled), in_theta)
+                part = waves[:, :, columns]
+                self._add_in_length_scales(term, part, seen[:, columns], g, next(of_terms), in_theta)
         return in_weights, in_theta
 
     def _add_in_length_scales(

@@ -109,7 +109,7 @@ def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:
     """The alternatives to a choice: its length-scales tied, and either's variances greater and smaller."""
     yield tied
     for base in (choice, tied):
-        variance = np.concatenate([np.full(size, role == "variance") for role, size in base.kernel.roles])
+        variance = base.kernel.has_role("variance")
         for factor in _FACTORS:
             yield base._replace(kernel=base.kernel.with_theta(base.kernel.theta + np.log(factor) * variance))
 

@@ -16,7 +16,7 @@ from ..likelihoods import Likelihood
 from ..monitor import Monitor
 from ..priors import Classwise, Ridge
 from ..rows import ClasswiseRows, InducingRows
-from ..sampling import allotted, by_class, distinct, drawn_by_weight
+from ..sampling import allotted, by_class, distinct_labelled, drawn_by_weight
 from ..steps import ascend
 from .evidence import MOST_UPDATES, Evidence
 
@@ -46,11 +46,10 @@ class LabelledRows(NamedTuple):
 
     def merged(self) -> LabelledRows:
         """Repeats of a row with its label as one, in an order of their own."""
-        X = dense(self.X)
-        both, which = distinct(np.column_stack([X, self.y.astype(X.dtype, copy=False)]))
-        unit = np.zeros(len(both))
+        X, y, which = distinct_labelled(dense(self.X), self.y)
+        unit = np.zeros(len(y))
         np.maximum.at(unit, which, self.unit)
-        return LabelledRows(both[:, :-1], both[:, -1].astype(np.float64), np.bincount(which, weights=self.weight), unit)
+        return LabelledRows(X, y, np.bincount(which, weights=self.weight), unit)
 
     def sample(self, size: int, rng: np.random.RandomState, growth: float = 1.0) -> LabelledRows:
         """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
