@@ -685,9 +685,9 @@ def test_steps_are_never_longer_than_the_longest(monkeypatch):
     problem, rates = small_problem(Rivals()), []
     try_ = Ascender._try
 
-    def watched(self, natural, point, rate):
-        rates.append(rate)
-        return try_(self, natural, point, rate)
+    def watched(self, natural, point, climb):
+        rates.append(climb.rate)
+        return try_(self, natural, point, climb)
 
     monkeypatch.setattr(Ascender, "_try", watched)
     Ascender(problem.stats, problem.prior, problem.likelihood, problem.table.reference, longest=0.5).run()

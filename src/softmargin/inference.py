@@ -242,14 +242,19 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
     if problem.table.n_rows >= _ROWS_FOR_A_PILOT:
         few = in_single(_pilot(problem)) if single else _pilot(problem)
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
-        start, reason = pilot.point.image, pilot.reason  # no surer than some rows make it: from there steps are better
+        start, reason = _beyond(pilot), pilot.reason  # no surer than some rows make it: from there steps are better
     easier = problem.prior.rough()
     if easier is not None and reason != "interrupt":
         rough = replace(problem, prior=easier)
         way = ascend(rough, tol=_ROUGH_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), start=start)
-        start, reason = way.point.image, way.reason
+        start, reason = _beyond(way), way.reason
     monitor.interrupted = monitor.interrupted or reason == "interrupt"
     return _Start(start, reason == "interrupt")
+
+
+def _beyond(way: Ascent) -> Natural:
+    """One step further than an ascent came, unless it ended where steps no longer ascend."""
+    return way.point.natural if way.reason == "stalled" else way.point.image
 
 
 def _pilot(problem: Problem) -> Problem:

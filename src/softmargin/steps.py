@@ -34,6 +34,9 @@ _MOST_PROMISED = 3.0
 _NEAR = 1e-3
 #: What is no bound may fall on the way to rest, but a step that costs more than this share of it went too far.
 _MOST_LOST = 0.5
+#: Steps of classes together that must be shorter than this are left to each class by itself, for as many steps as these
+#: at first and at most.
+_APART, _FIRST_APART, _MOST_APART = 0.25, 2, 16
 #: Gains are not taken to shrink more slowly than this from step to step.
 _SLOWEST = 0.98
 #: Most plain steps between a rejected extrapolation and the next.
@@ -139,6 +142,7 @@ def ascend(
         memory=memory,
         monitor=monitor,
         longest=problem.longest_step,
+        stats_apart=problem.stats if problem.goes_together and problem.likelihood.is_bound else None,
     ).run(start, before)
 
 
@@ -152,6 +156,10 @@ class Ascender:
     The ascent ends when less than ``tol`` of the objective is still to be gained.  Where a full step may overshoot, it
     is nearly Newton's, and `promised` tells.  The other likelihoods go by short steps, of which a geometric series
     through the last two gains tells, twice in a row.
+
+    Classes that move together (`together`) go by Newton's step, in a metric that is not that of the belief: far from
+    the end it need not ascend, however short it is.  ``stats_apart`` is then a pass that moves each class by itself,
+    whose natural gradient does.
     """
 
     def __init__(
@@ -166,8 +174,10 @@ class Ascender:
         memory: int = 5,
         monitor: Monitor | None = None,
         longest: float = 1.0,
+        stats_apart: Callable[[Belief], Stats] | None = None,
     ) -> None:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
+        self._stats_apart, self._longest_apart = stats_apart, likelihood.longest_step
         self._reference, self._max_passes, self._longest = reference, max_passes, longest
         self._memory = memory if likelihood.is_bound else 0
         self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_gaussian
@@ -203,10 +213,10 @@ class Ascender:
         natural = (
             extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
         )
-        candidate = self._try(natural, point, climb.rate)
+        candidate = self._try(natural, point, climb)
         if candidate is None:
             self._monitor.record(float("nan"), accepted=False)
-            climb.reject(extrapolated)
+            self._reject(climb, extrapolated)
             return
         gain = candidate.objective - point.objective if self._is_bound else candidate.belief.moved_from(point.belief)
         lost = self._noise if self._is_bound else _MOST_LOST
@@ -215,14 +225,21 @@ class Ascender:
         if accepted:
             climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
             enough = self._tol * _size(candidate)
-            if self._nearly_newton:
+            if climb.apart:  # classes that take the others to stay where they are do not know what is to come
+                climb.calm = 0
+            elif self._nearly_newton:
                 climb.calm = _CALM if _MOST_PROMISED * promised(candidate, self._prior) <= enough else 0
             else:
                 climb.calm = climb.calm + 1 if climb.to_come <= enough else 0
         else:
-            climb.reject(extrapolated)
+            self._reject(climb, extrapolated)
 
-    def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0) -> Point:
+    def _reject(self, climb: _Climb, extrapolated: bool) -> None:
+        climb.reject(extrapolated)
+        if self._stats_apart is not None and not climb.apart and climb.rate < _APART:
+            climb.part(self._stats_apart(climb.point.belief), self._longest_apart)
+
+    def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0, apart: bool = False) -> Point:
         if before is None or rate == self._longest:
             belief = self._prior.update(*natural, before)
         else:
@@ -230,13 +247,13 @@ class Ascender:
             belief = self._prior.given(*natural, before.hyper)
             G, belief = self._prior.settled(natural.G, belief)
             natural = natural._replace(G=G)
-        stats = self._stats_at(belief)
+        stats = self._stats_apart(belief) if apart and self._stats_apart is not None else self._stats_at(belief)
         return Point(natural, belief, stats, objective(stats.bound, self._prior, belief))
 
-    def _try(self, natural: Natural, point: Point, rate: float) -> Point | None:
+    def _try(self, natural: Natural, point: Point, climb: _Climb) -> Point | None:
         """The point at ``natural``, or None where that is no belief."""
         try:
-            candidate = self._visit(natural, point.belief, rate)
+            candidate = self._visit(natural, point.belief, climb.rate, apart=climb.apart > 1)
         except NotPositiveDefiniteError:
             return None
         return candidate if np.isfinite(candidate.objective) else None
@@ -253,6 +270,8 @@ class _Climb:
         self._memory, self._near, self._gain = memory, near, float("inf")
         self._plain_steps_due, self._penance = 0, 1
         self._patience, self._steps_to_grow, self._grown = 1, 0, False
+        #: Steps that classes still go each by itself, the last of them to a point from where they go together.
+        self.apart, self._next_apart, self._longest_together = 0, _FIRST_APART, longest
 
     @property
     def may_extrapolate(self) -> bool:
@@ -275,6 +294,16 @@ class _Climb:
         self._plain_steps_due = max(0, self._plain_steps_due - 1)
         if extrapolated:
             self._penance = 1
+        if self.apart:
+            self.apart -= 1
+            if self.apart == 0:
+                self.recent, self._longest = [candidate], self._longest_together
+
+    def part(self, stats: Stats, longest: float) -> None:
+        """From here classes go each by itself, with the Stats of such a pass; each time for twice as many steps."""
+        self.point = self.point._replace(stats=stats)
+        self.recent, self.rate, self._longest = [self.point], longest, longest
+        self.apart, self._next_apart = self._next_apart, min(2 * self._next_apart, _MOST_APART)
 
     def reject(self, extrapolated: bool) -> None:
         self.calm, self.recent = 0, [self.point]

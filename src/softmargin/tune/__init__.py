@@ -51,6 +51,8 @@ __all__ = [
 TUNINGS = ("logistic", "bound", "bound-steps", "loo")
 #: Variational updates before each plain gradient step, as in the paper.
 _UPDATES_PER_STEP = 10
+#: Logarithms of length-scales begin no further above the typical than this where more rows are asked.
+_LONGEST = 0.7
 #: Factors of the variances that the leave-one-out loss may prefer.
 _FACTORS = (0.25, 4.0)
 
@@ -77,7 +79,8 @@ def choose_kernel(
         for judges in panels:
             near = choice.kernel if isinstance(choice, Choice) else None
             panel = judges.seen_through(near or center, columns, is_near=near is not None)
-            choice = maximise(evidence(panel), space, optimiser, choice, monitor)
+            start = _reopened(choice, center) if judges.n_classes > 2 else choice
+            choice = maximise(evidence(panel), space, optimiser, start, monitor)
             history += choice.history
         assert isinstance(choice, Choice)
         return choice._replace(history=history)
@@ -92,6 +95,18 @@ def choose_kernel(
     if how != "loo":
         return choice
     return _kept_by_left_out(panels[-1], choice, list(_rivals(choice, best(apart=False))), likelihood, monitor)
+
+
+def _reopened(choice: Kernel | Choice, center: Kernel) -> Kernel | Choice:
+    """A choice, its longest length-scales shortened to where more rows can still tell them from longer ones.
+
+    A column that few rows switched off has no slope left by which more of them would find it again.
+    """
+    if not isinstance(choice, Choice):
+        return choice
+    longest = np.where(center.has_role("length_scale"), center.theta + _LONGEST, np.inf)
+    opened = np.minimum(choice.kernel.theta, longest)
+    return choice if np.array_equal(opened, choice.kernel.theta) else choice.kernel.with_theta(opened)
 
 
 def _way_up(how: str, rounds: Rounds) -> tuple[int, Optimiser]:
