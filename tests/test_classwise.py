@@ -32,7 +32,7 @@ from softmargin.monitor import Monitor
 from softmargin.priors import Classwise, LaplaceZero, Ridge, Structured, VarianceComponents
 from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
 from softmargin.single import in_single, may_be_single
-from softmargin.steps import Ascender, Natural, _Climb, ascend
+from softmargin.steps import Ascender, Natural, Point, _Climb, ascend
 from softmargin.streaming import Past, absorb
 from softmargin.together import step_together
 
@@ -676,6 +676,56 @@ def test_torch_equals_numpy(likelihood):
     assert isinstance(one.belief.parts[0].mean, torch.Tensor)
     assert_allclose(one.objective, other.objective, rtol=1e-7)
     assert_allclose(to_numpy(one.belief.means), other.belief.means, atol=1e-4)
+
+
+# Apart where together does not ascend ------------------------------------------------------------
+
+
+def stepwise_problem(seed, variance=1e4, m=20):
+    """Classes that are steps of a sum, without noise, under a wide prior: Newton's steps are far too long."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (200, 4)).astype(float)
+    y, points = np.digitize(X.sum(axis=1), [4, 6, 8]).astype(float), np.unique(X, axis=0)
+    rows = ClasswiseRows(InducingRows.at(variance * RBF(3.0), points[rng.permutation(len(points))[:m]]), 4)
+    return Problem(Table(X, y, np.ones(200), 64), rows, Rivals(), Classwise.alike(Ridge.isotropic(m), 4))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_ascent_goes_on_where_classes_together_cannot(seed):
+    problem = stepwise_problem(seed)
+    end = ascend(problem, tol=1e-7, max_passes=1000)
+    assert end.reason == "converged"
+    parts = problem.prior, problem.likelihood, problem.table.reference
+    plain = Ascender(problem.stats, *parts, tol=1e-10, max_passes=5000, longest=0.5).run()
+    assert_allclose(end.point.objective, plain.point.objective, rtol=1e-5)
+
+
+def test_without_parting_such_an_ascent_stalls():
+    problem, monitor = stepwise_problem(1), Monitor()
+    parts = problem.prior, problem.likelihood, problem.table.reference
+    stuck = Ascender(problem.stats_together, *parts, max_passes=1000).run()
+    assert stuck.reason == "stalled"
+    free = ascend(problem, tol=1e-6, max_passes=1000, monitor=monitor)
+    assert free.point.objective > stuck.point.objective + 100
+    accepted = [entry["objective"] for entry in monitor.history if entry["accepted"]]
+    assert np.all(np.diff(accepted) >= -1e-9 * np.abs(accepted[1:]))
+
+
+def test_a_climb_parts_for_twice_as_long_each_time_and_comes_together_again():
+    climb = climb_of()
+    climb.point = Point(None, None, None, 0.0)
+    climb.part("each by itself", longest=0.5)
+    assert (climb.rate, climb.apart, climb.point.stats) == (0.5, 2, "each by itself")
+    accept(climb)
+    assert (climb.rate, climb.apart) == (0.5, 1)
+    accept(climb)
+    assert climb.apart == 0
+    assert len(climb.recent) == 1
+    accept(climb)
+    assert climb.rate == 1.0
+    climb.point = Point(None, None, None, 0.0)
+    climb.part("again", longest=0.5)
+    assert climb.apart == 4
 
 
 # Lengths of steps --------------------------------------------------------------------------------

@@ -25,7 +25,19 @@ from softmargin.priors import Classwise, Ridge
 from softmargin.rows import ClasswiseRows, InducingRows
 from softmargin.sampling import allotted, by_class
 from softmargin.steps import ascend
-from softmargin.tune import TUNINGS, Evidence, Judges, LabelledRows, choose_kernel, evidence, judges, moved_points
+from softmargin.tune import (
+    _LONGEST,
+    TUNINGS,
+    Choice,
+    Evidence,
+    Judges,
+    LabelledRows,
+    _reopened,
+    choose_kernel,
+    evidence,
+    judges,
+    moved_points,
+)
 from softmargin.tune.evidence import LOGISTIC_JUDGE, logistic_judge
 
 K = 3
@@ -291,3 +303,31 @@ def test_known_tables_are_told_apart(load, most):
     X, y = load(return_X_y=True)
     model = BayesianSVC(random_state=0).fit(X, y)
     assert model.loo_log_loss_ < most
+
+
+# Columns that few rows switched off --------------------------------------------------------------
+
+
+def test_length_scales_are_cut_where_more_rows_are_asked():
+    center, chosen = 2.0 * RBF((1.0, 1.0)) + Constant(1.0), 9.0 * RBF((50.0, 1.5)) + Constant(8.0)
+    opened = _reopened(Choice(chosen, -1.0, []), center)
+    assert_allclose(np.exp(opened.theta), [9.0, np.exp(_LONGEST), 1.5, 8.0])
+
+
+@pytest.mark.parametrize("start", [KERNEL, Choice(KERNEL, -1.0, [])])
+def test_starts_and_short_length_scales_stay_as_they_are(start):
+    assert _reopened(start, KERNEL) is start
+
+
+def test_a_column_that_few_rows_switched_off_is_found_again(rng):
+    """The first panel sees labels that do not depend on the second column, the second panel those that do."""
+    X = rng.normal(size=(600, 2))
+    few, many = X[:200], X[200:]
+    first = Judges.of(LabelledRows(few, np.digitize(few[:, 0], [-0.5, 0.5]), *np.ones((2, 200))), 30, K)
+    second = Judges.of(LabelledRows(many, np.digitize(many[:, 0] * many[:, 1], [-0.2, 0.2]), *np.ones((2, 400))), 60, K)
+    columns = describe(X, np.ones(600))
+    kernel = 4.0 * RBF((1.0, 1.0)) + Constant(1.0)
+    alone = choose_kernel([first], kernel, columns, "logistic", Rivals(Hinge())).kernel
+    both = choose_kernel([first, second], kernel, columns, "logistic", Rivals(Hinge())).kernel
+    assert np.exp(alone.theta[2]) > 10
+    assert np.exp(both.theta[2]) < 3
