@@ -20,7 +20,7 @@ the probabilities from what was, for two classes the usual one); expected calibr
 Differences are those of pairs: means over tables and their standard errors.  A table is won if the difference is more
 than one standard error of its own, over test rows.
 
-Target: nothing can be lost here; what docs/losses.md says of the differences is checked.
+Target: what docs/losses.md says of the differences.
 
     python benchmarks/losses.py --data PATH [--cache FILE]    # scores are kept in FILE: a second run goes on from there
     python benchmarks/losses.py --data PATH --quick
@@ -59,8 +59,10 @@ LOSSES = {
 }  # fmt: skip
 PAIRS = [("kernel", "logistic"), ("kernel, noise", "logistic"), ("linear", "logistic"), ("linear, noise", "logistic")]
 PAIRS += [("kernel", "hinge-augmented")]
-#: What docs/losses.md says: of the kernel's means over all tables, logistic less hinge, none is larger than this.
-SAID = {"error": 0.005, "log_loss": 0.02}
+#: What docs/losses.md says: with right labels and a kernel the losses differ by no more than this on average over all
+#: tables, and elsewhere the logistic one is ahead by log loss.
+ALIKE = {"error": 0.005, "log_loss": 0.005}
+LOGISTIC_IS_AHEAD = ("kernel, noise", "linear", "linear, noise")
 
 
 class Marks(NamedTuple):
@@ -372,8 +374,10 @@ def main() -> None:
     show_page(groups, cache)
     value = facts_to_report(groups, cache)
     found = value["kernel: logistic less hinge"]
-    ok = all(abs(found[measure]) <= most for measure, most in SAID.items())
-    report("losses", value, {"kernel: logistic less hinge, at most": SAID}, ok)
+    alike = all(abs(found[measure]) <= most for measure, most in ALIKE.items())
+    ahead = all(value[f"{model}: logistic less hinge"]["log_loss"] < 0 for model in LOGISTIC_IS_AHEAD)
+    target = {"kernel: alike within": ALIKE, "logistic ahead by log loss": LOGISTIC_IS_AHEAD}
+    report("losses", value, target, alike and ahead)
 
 
 if __name__ == "__main__":
