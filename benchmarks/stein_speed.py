@@ -26,18 +26,19 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from common import arguments, print_table, report
-from softmargin.arrays import like, namespace
+from softmargin.arrays import like, namespace, replayed
 from softmargin.chunks import one_blas_thread, sweep
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import LOSSES, Softmax, score
 from softmargin.machine import Frame, Machine
 from softmargin.rows import FourierRows, ParticleRows
-from softmargin.stein import Adam, State, default_kernel, init, step
+from softmargin.stein import Adam, State, default_kernel, init
 
 TARGET = 0.5
 N_ROWS, N_ALL = 200, 30_000
@@ -68,13 +69,12 @@ class Setup(NamedTuple):
     machine: Machine
     state: State
     batch: Batch
+    directions: Callable[..., Any]
 
     def step(self) -> Any:
         """All of it; particles do not move on, so that all repeats are the same."""
-        state = self.state
         with one_blas_thread:  # as the estimator has it
-            scores = self.machine.scores(state.particles, *self.batch)
-            return step(state, scores, Adam(), default_kernel(*state.particles.shape)).particles
+            return Adam().advance(self.state, self.directions(self.state.particles, *self.batch)).particles
 
 
 def setup(case: Case, n_particles: int, n_frequencies: int, n_jobs: int, reference: Any) -> Setup:
@@ -94,8 +94,9 @@ def setup(case: Case, n_particles: int, n_frequencies: int, n_jobs: int, referen
     y = np.where(X[:, 0] > 0, 1.0, -1.0) if C == 1 else np.arange(N_ROWS) % C
     batch = Batch(*(like(part, reference) for part in (X, y, np.ones(N_ROWS))))
     first = init(frame.draws(n_particles, rng), Adam())
-    scores = machine.scores(first.particles, *batch)
-    return Setup(machine, step(first, scores, Adam(), default_kernel(*first.particles.shape)), batch)
+    moves = partial(machine.direction, default_kernel(*first.particles.shape))
+    state = Adam().advance(first, moves(first.particles, *batch))
+    return Setup(machine, state, batch, replayed(moves, state.particles, *batch))
 
 
 class Product(NamedTuple):
@@ -246,7 +247,9 @@ def profile(made: Setup, repeats: int) -> list[list[Any]]:
 
 def measure(made: Setup, repeats: int) -> np.ndarray:
     """Seconds of a step and of its products, in turn."""
-    work, seconds = [made.step, Products(made).compute], clock_of(made)
+    products = Products(made)
+    played = replayed(lambda _: products.compute(), made.batch.y)  # a device is told of them as a whole, too
+    work, seconds = [made.step, lambda: played(made.batch.y)], clock_of(made)
     return np.array([[seconds(one) for one in work] for _ in range(repeats + 1)])[1:]  # the first calls are slow
 
 

@@ -7,6 +7,8 @@ NumPy arrays and PyTorch tensors alike.  This is the only core file that knows e
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ _SMALLEST_PANEL = 32
 _NEGLIGIBLE, _FEW = 1e-3, 0.75
 #: More jitter than this share of the diagonal means that something else is wrong.
 _LARGEST_JITTER = 0.1
+#: Calls before a recording: libraries choose their ways, and allocate, on the first.
+_REHEARSALS = 3
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -129,8 +133,10 @@ def cos_sin(angles: Array, cos: Array, sin: Array) -> None:
         np.cos(angles, out=cos)
         np.sin(angles, out=sin)
         return
-    xp = namespace(angles)
-    cos[...], sin[...] = xp.cos(angles), xp.sin(angles)
+    import torch
+
+    torch.cos(angles, out=cos)
+    torch.sin(angles, out=sin)
 
 
 # Triangular algebra ------------------------------------------------------------------------------
@@ -248,3 +254,42 @@ def weighted_gram(phi: Array, w: Array) -> Array:
             phi, w = phi[heavy], w[heavy]
     root = xp.astype(xp.sqrt(w), phi.dtype, copy=False)[:, None] * phi
     return as_float64(root.T @ root)
+
+
+# Devices -----------------------------------------------------------------------------------------
+
+
+def replayed(function: Callable[..., Array], *examples: Array) -> Callable[..., Array]:
+    """``function``, told to a device as a whole, for arrays with the shapes, dtypes and places of the examples.
+
+    A graphics processor is told of one small operation after another, and telling takes longer than doing.  So on a
+    CUDA device the function is recorded and played again, and what it returns is overwritten by the next call.
+    Everywhere else, and where it cannot be recorded (something in it asks the device for a number), it is returned as
+    it is.  A recording holds on to whatever else the function uses: that may change in its entries alone.
+    """
+    if not all(is_torch_array(x) and x.is_cuda for x in examples):
+        return function
+    import torch
+
+    inputs = [x.clone() for x in examples]
+    stream = torch.cuda.Stream(examples[0].device)
+    stream.wait_stream(torch.cuda.current_stream(examples[0].device))
+    with torch.cuda.stream(stream):
+        for _ in range(_REHEARSALS):
+            function(*inputs)
+    torch.cuda.current_stream(examples[0].device).wait_stream(stream)
+    graph: Any = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            output = function(*inputs)
+    except RuntimeError as error:
+        warnings.warn(f"Steps cannot be recorded and will be slower: {error}", RuntimeWarning, stacklevel=2)
+        return function
+
+    def play(*arrays: Array) -> Array:
+        for into, x in zip(inputs, arrays, strict=True):
+            into.copy_(x)
+        graph.replay()
+        return output
+
+    return play

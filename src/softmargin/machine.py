@@ -23,19 +23,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, as_float64, inverse_lower, like, namespace
+from .arrays import Array, as_float64, inverse_lower, like, namespace, replayed
 from .chunks import dense, sweep
 from .gaussian import Belief, class_parts, from_natural
 from .likelihoods import Likelihood, score
 from .monitor import Monitor
 from .rows import Cloud, FourierRows, ParticleRows
 from .sampling import drawn_from
-from .stein import Adam, Fixed, Rule, State, SteinKernel, init, posterior_scores, step
+from .stein import Adam, Fixed, Rule, State, SteinKernel, direction, init, posterior_scores
 from .tune import LabelledRows
 
 #: How far particles start from the first kernel, in logarithms.
@@ -166,6 +167,10 @@ class Machine:
             posterior_scores(self._prior_slopes(cloud.theta), in_theta, *of_all),
         )
 
+    def direction(self, kernel: SteinKernel, particles: Array, X: Array, y: Array, weight: Array) -> Array:
+        """Where particles should go, by rows of a minibatch."""
+        return direction(particles, self.scores(particles, X, y, weight), kernel)
+
     def log_density(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """Of each particle, up to a constant; by all rows, or an unbiased estimate."""
         xp, cloud = namespace(particles), self.frame.cloud(particles)
@@ -254,8 +259,9 @@ def travel(
             if count % look == 0:
                 densities = machine.log_density(state.particles, *batch)
                 monitor.record(float(namespace(densities).mean(densities)), accepted=True)
-            scores = machine.scores(state.particles, *batch)
-            state = step(state, scores, journey.rule(count), kernel)
+            if count == 0:
+                directions = replayed(partial(machine.direction, kernel), state.particles, *batch)
+            state = journey.rule(count).advance(state, directions(state.particles, *batch))
     except KeyboardInterrupt:
         return Arrival(state, "interrupt")
     finally:

@@ -63,6 +63,7 @@ class ParticleRows:
     def __init__(self, rows: FourierRows, reference: Array) -> None:
         self.rows, self._given, self._reference = rows.seen_by(reference), rows, reference
         self._parts = rows.parts()
+        self._center = like(rows.center, as_float64(reference))  # where the rows are: no batch should have to bring it
         for term, _ in self._parts:
             if len(term.waves) > 1:
                 raise ValueError(
@@ -83,7 +84,7 @@ class ParticleRows:
 
         Rows that are wider than the particles are narrowed here, once they lie about the centre.
         """
-        plain, X = like(X, theta), like(X - like(self._given.center, X), theta)
+        plain, X = like(X, theta), like(X - like(self._center, X), theta)
         xp, n = namespace(X), theta.shape[0]
         waves = xp.empty((n, X.shape[0], self.rows.n_weights), dtype=X.dtype, device=device(X))
         scaled = []
