@@ -18,8 +18,8 @@ from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows
 from ..diagnostics import to_arviz
 from ..engine import Problem
 from ..inference import DRAWABLE, HINGES, INFERENCES, Plan, infer
-from ..likelihoods import LOSSES, MULTI_CLASS, Likelihood
-from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink, probabilities, settled
+from ..likelihoods import LOSSES, Likelihood, named_likelihood
+from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Classwise, Imputing, Prior
 from ..rows import ClasswiseRows, IncompleteRows, Rows, View
@@ -40,11 +40,12 @@ from ..validation import (
 )
 from .found import Data, Found, Parts
 from .posterior import named_draws
+from .predictions import LatentPredictions
 
 LINKS = ("loo", "probit", "logistic")
 
 
-class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
+class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
     loss: str
@@ -143,14 +144,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _likelihood(self, loss: str, n_classes: int, prior: Any = None) -> Likelihood:
         """The likelihood of a loss, and of how classes meet in it."""
-        if n_classes == 2:
-            return LOSSES[loss]
-        how = self.multi_class
-        if how == "auto" and isinstance(prior, Imputing):
-            how = "ovr"  # where a row itself is uncertain, the variance of a difference is not the sum
-        elif how == "auto":
-            how = "softmax" if loss == "logistic" else "weston-watkins"
-        return MULTI_CLASS[how](LOSSES[loss])
+        # Where a row itself is uncertain, the variance of a difference is not the sum.
+        apart = self.multi_class == "auto" and isinstance(prior, Imputing)
+        return named_likelihood(loss, "ovr" if apart else self.multi_class, n_classes)
 
     def _check_data(
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
@@ -337,21 +333,6 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator, ABC):
             draws = self._seen_belief.sample(n_samples, rng)
             return list(zip(*draws, strict=True)) if isinstance(draws, tuple) else draws
         return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The logit of the probability of ``classes_[1]``, for each row; of more than two classes, a score for each,
-        of which ``predict_proba`` is the softmax."""
-        mu, v = self.latent_mean_and_variance(X)
-        return settled(self.link_.score(mu, v))
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class, for each row; columns are in the order of ``classes_``."""
-        return probabilities(self.decision_function(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The likelier class of each row."""
-        score = self.decision_function(X)
-        return self.classes_[(score > 0).astype(int) if score.ndim == 1 else probabilities(score).argmax(axis=1)]
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""

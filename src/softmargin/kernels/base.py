@@ -48,6 +48,10 @@ class Kernel(ABC):
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
         """Slopes in the rows of ``X``, given the slopes ``dK`` in ``kernel(X, Z)``."""
 
+    def pullback_diagonal_inputs(self, X: Array, dk: Array) -> Array:
+        """Slopes in the rows of ``X``, given the slopes ``dk`` in ``kernel.diagonal(X)``: none where it is constant."""
+        return namespace(X).zeros_like(X)
+
     def has_role(self, role: str) -> np.ndarray:
         """Which entries of ``theta`` have a role."""
         return np.concatenate([np.full(size, name == role) for name, size in self.roles])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, plus, times
 from .base import Kernel
 from .stationary import RBF, Matern
 from .variance import Constant, Linear, White
@@ -49,8 +49,7 @@ class Sum(_Pair):
 
     def __call__(self, X: Array, Z: Array) -> Array:
         K = self.first(X, Z)
-        K += self.second.variance if isinstance(self.second, Constant) else self.second(X, Z)
-        return K
+        return plus(K, self.second.variance if isinstance(self.second, Constant) else self.second(X, Z))
 
     def diagonal(self, X: Array) -> Array:
         return self.first.diagonal(X) + self.second.diagonal(X)
@@ -63,6 +62,9 @@ class Sum(_Pair):
 
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
         return self.first.pullback_inputs(X, Z, dK) + self.second.pullback_inputs(X, Z, dK)
+
+    def pullback_diagonal_inputs(self, X: Array, dk: Array) -> Array:
+        return self.first.pullback_diagonal_inputs(X, dk) + self.second.pullback_diagonal_inputs(X, dk)
 
     def __repr__(self) -> str:
         return f"{self.first} + {self.second}"
@@ -77,8 +79,7 @@ class Product(_Pair):
 
     def __call__(self, X: Array, Z: Array) -> Array:
         K = self.second(X, Z)
-        K *= self._factor(X, Z)
-        return K
+        return times(K, self._factor(X, Z))
 
     def diagonal(self, X: Array) -> Array:
         return self.first.diagonal(X) * self.second.diagonal(X)
@@ -98,6 +99,10 @@ class Product(_Pair):
         if isinstance(self.first, Constant):
             return second
         return second + self.first.pullback_inputs(X, Z, dK * self.second(X, Z))
+
+    def pullback_diagonal_inputs(self, X: Array, dk: Array) -> Array:
+        first = self.first.pullback_diagonal_inputs(X, dk * self.second.diagonal(X))
+        return first + self.second.pullback_diagonal_inputs(X, dk * self.first.diagonal(X))
 
     def _factor(self, X: Array, Z: Array) -> Array | float:
         """The first kernel's value: a number will do for a constant."""

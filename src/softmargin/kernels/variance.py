@@ -98,3 +98,6 @@ class Linear(_Variance):
 
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
         return self.variance * (dK @ Z)
+
+    def pullback_diagonal_inputs(self, X: Array, dk: Array) -> Array:
+        return 2 * self.variance * dk[:, None] * X

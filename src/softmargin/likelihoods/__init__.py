@@ -50,3 +50,16 @@ MULTI_CLASS: dict[str, Callable[[Likelihood], Likelihood]] = {
     "ovr": OneVersusRest,
     "softmax": lambda base: Softmax(),
 }
+
+
+def named_likelihood(loss: str, multi_class: str, n_classes: int) -> Likelihood:
+    """The likelihood of a loss, and of how classes meet in it; ``"auto"`` is the softmax for the logistic one.
+
+    >>> named_likelihood("hinge", "auto", 3)
+    Rivals(base=Hinge())
+    """
+    if n_classes == 2:
+        return LOSSES[loss]
+    if multi_class == "auto":
+        multi_class = "softmax" if loss == "logistic" else "weston-watkins"
+    return MULTI_CLASS[multi_class](LOSSES[loss])

@@ -1,0 +1,303 @@
+r"""Which rows of a pool to ask for.
+
+A strategy gives every row a score, and the rows of the largest scores are asked for.  With ``p`` the probabilities of
+a row, and ``f`` its latent values, which the posterior makes Gaussian with mean ``mu`` and variance ``v``:
+
+======================  ==========================================================================================
+strategy                score
+======================  ==========================================================================================
+``variation_ratio``     :math:`1 - \max_k P(\text{class } k \text{ wins under } f)` (Wistuba and Rawat 2018)
+``mutual_information``  :math:`H[E\, p(f)] - E\, H[p(f)]` (Houlsby et al. 2011)
+``entropy``             :math:`H[p]`
+``margin``              :math:`p_{(2)} - p_{(1)}`: minus what the likeliest class has over the next
+``entropy_of_mean``     :math:`H[\mathrm{softmax}(\mu)]`: a point estimate that ignores the variances
+``random``              the same for all rows
+======================  ==========================================================================================
+
+The first two ask what the model does not know of the function; ``entropy`` and ``margin`` also ask where classes
+overlap, and no label would help.
+
+**Ties.**  Scores that agree to nine decimals are ties (quadratures are not better than that, and blocks of rows may
+differ in their last digits); ties are put in an order by chance, which ``random_state`` seeds.  A model that is
+sure of everything has no better rows to offer: then, and for ``"random"``, all rows tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import entr, ndtr
+from sklearn.utils import check_random_state
+
+from ..links import probabilities
+from ..uncertainty import _by_rows, _latent, _shift, entropy, mutual_information, variation_ratio, variation_ratio_of
+from ..validation import one_of, positive_integer
+from .diverse import MOST_AT_ONCE, n_candidates, spread
+from .pool import allowed_rows, as_pool, block_of, blocks, taken
+
+#: Scores are compared to so many decimals.
+_DECIMALS = 9
+#: A row whose score cannot reach the best ones by this much is not looked at closely.
+_SLACK = 2 * 10.0**-_DECIMALS
+#: Deviations are at least this, and at least this share of the widest class's: not less than `winning` has them.
+_LEAST_WIDTH, _LEAST_SHARE = 1e-140, 1e-9
+#: Rows that are looked at closely at first.
+_FIRST_LOOK = 512
+
+
+class Draws(NamedTuple):
+    """How a mutual information of many classes is estimated."""
+
+    n_samples: int
+    seed: int
+
+
+def _random(model: Any, X: Any, draws: Draws) -> np.ndarray:
+    return np.zeros(X.shape[0])
+
+
+def _entropy_of_mean(model: Any, X: Any, draws: Draws) -> np.ndarray:
+    return entr(probabilities(_latent(model, X)[0])).sum(axis=1)
+
+
+def _margin(model: Any, X: Any, draws: Draws) -> np.ndarray:
+    p = np.partition(model.predict_proba(X), -2, axis=1)
+    return p[:, -2] - p[:, -1]
+
+
+_MEASURES: dict[str, Callable[[Any, Any, Draws], np.ndarray]] = {
+    "variation_ratio": lambda model, X, draws: variation_ratio(model, X),
+    "mutual_information": lambda model, X, draws: mutual_information(model, X, *draws),
+    "entropy": lambda model, X, draws: entropy(model, X),
+    "margin": _margin,
+    "entropy_of_mean": _entropy_of_mean,
+    "random": _random,
+}
+#: The words of ``strategy=``.
+STRATEGIES: tuple[str, ...] = tuple(_MEASURES)
+
+
+# What users call -----------------------------------------------------------------------------------
+
+
+def scores(
+    model: Any, X_pool: Any, strategy: str = "variation_ratio", *, n_samples: int = 256, random_state: Any = 0
+) -> np.ndarray:
+    """How much each row of a pool is worth asking for; the table above says by what measure.
+
+    Rows are read in blocks: pools may be memmaps, and what is needed beside the answer does not grow with them.
+
+    Parameters
+    ----------
+    model : a fitted classifier of this package, or a pipeline that ends in one
+        For ``"entropy"`` and ``"margin"`` any that has ``predict_proba``.
+    X_pool : array, CSR matrix or frame of shape (n_rows, n_columns)
+        The pool.
+    strategy : {"variation_ratio", "mutual_information", "entropy", "margin", "entropy_of_mean", "random"}
+        What is asked for.
+    n_samples : int
+        Draws for the mutual information of more than two classes.
+    random_state : int, RandomState or None
+        Seeds them.
+
+    Returns
+    -------
+    array of n_rows numbers
+        The larger, the sooner a row is asked for.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> from softmargin.active import scores
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> scores(model, [[-1.0, 0.5], [9.0, 9.0]]).argmax()
+    np.int64(1)
+    """
+    one_of("strategy", strategy, STRATEGIES)
+    X_pool, draws = as_pool(X_pool), _draws(n_samples, random_state)
+    return _scored(model, X_pool, strategy, draws, np.arange(X_pool.shape[0]))
+
+
+def query(
+    model: Any,
+    X_pool: Any,
+    n: int = 1,
+    strategy: str = "variation_ratio",
+    *,
+    diverse: bool = False,
+    exclude: Any = None,
+    n_samples: int = 256,
+    random_state: Any = None,
+) -> np.ndarray:
+    """The rows of a pool to have labelled next, the best first.
+
+    Pools are read in blocks, and may be memmaps of millions of rows; beside a number for each row, memory does not
+    grow with them.  For ``"variation_ratio"`` of more than two classes most rows are passed by after a glance: a bound
+    of it is cheap, and only rows that it leaves in the running are integrated.
+
+    Parameters
+    ----------
+    model : a fitted classifier of this package, or a pipeline that ends in one
+        For ``"entropy"`` and ``"margin"`` any that has ``predict_proba``; for ``"random"`` anything.
+    X_pool : array, CSR matrix or frame of shape (n_rows, n_columns)
+        The pool.
+    n : int
+        How many rows to choose.
+    strategy : {"variation_ratio", "mutual_information", "entropy", "margin", "entropy_of_mean", "random"}
+        What is asked for; the head of this module has the formulas, and the rule for ties.
+    diverse : bool
+        Whether the rows should differ from each other: of the rows with the best scores, those are taken one by one
+        whose functions the rows before them leave open (`softmargin.active.diverse`).  Without it several rows are
+        often neighbours that ask the same question.
+    exclude : sequence of row numbers or mask of n_rows, optional
+        Rows that must not be chosen, such as those that have a label.
+    n_samples : int
+        Draws for the mutual information of more than two classes.
+    random_state : int, RandomState or None
+        Orders ties, and seeds draws.
+
+    Returns
+    -------
+    array of n row numbers
+        The first is the row to ask for first.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> from softmargin.active import query
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X[:20], y[:20])
+    >>> query(model, X, n=3, exclude=range(20), diverse=True, random_state=0).shape
+    (3,)
+    >>> query(model, [[-1.0, 0.5], [9.0, 9.0], [1.0, -0.5]], random_state=0)
+    array([1])
+    """
+    return chosen(model, X_pool, n, strategy, diverse, exclude, n_samples, random_state)[0]
+
+
+def chosen(
+    model: Any,
+    X_pool: Any,
+    n: int,
+    strategy: str,
+    diverse: bool = False,
+    exclude: Any = None,
+    n_samples: int = 256,
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `query` finds, and the scores of these rows."""
+    one_of("strategy", strategy, STRATEGIES)
+    positive_integer("n", n)
+    X_pool = as_pool(X_pool)
+    rows = allowed_rows(exclude, X_pool.shape[0])
+    _refuse_number(n, len(rows), X_pool.shape[0], diverse)
+    rng = check_random_state(random_state)
+    wanted = min(n_candidates(n), len(rows)) if diverse and n > 1 else n
+    draws = _draws(n_samples, rng)
+    score = _scored(model, X_pool, strategy, draws, rows, wanted)
+    best = best_of(score, wanted, rng)
+    if wanted > n:
+        best = best[spread(model, taken(X_pool, rows[best]), uncertainty_in(score[best], strategy), n, rng)]
+    return rows[best], score[best]
+
+
+def uncertainty_in(score: np.ndarray, strategy: str) -> np.ndarray:
+    """Scores that are zero where nothing is open: 1 for all rows, if they are asked for at random.
+
+    >>> uncertainty_in(np.array([-1.0, -0.2]), "margin")
+    array([0. , 0.8])
+    """
+    return score + 1 if strategy in ("margin", "random") else score
+
+
+def best_of(score: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
+    """Where the n largest scores are, the largest first; ties in an order by chance.
+
+    >>> best_of(np.array([0.1, 0.5, 0.1 + 1e-12, 0.3]), 2, np.random.RandomState(0))
+    array([1, 3])
+    """
+    rounded = np.round(score, _DECIMALS)
+    least = np.partition(rounded, len(rounded) - n)[len(rounded) - n]
+    running = np.flatnonzero(rounded >= least)
+    return running[np.lexsort((rng.permutation(len(running)), -rounded[running]))[:n]]
+
+
+# Block by block ------------------------------------------------------------------------------------
+
+
+def _draws(n_samples: int, random_state: Any) -> Draws:
+    positive_integer("n_samples", n_samples)
+    return Draws(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
+
+
+def _scored(model: Any, X: Any, strategy: str, draws: Draws, rows: np.ndarray, n_best: int | None = None) -> np.ndarray:
+    """The scores of rows; where only the ``n_best`` of them matter, others may have minus infinity."""
+    found: list[np.ndarray] = []
+    best = np.empty(0)
+    for block in blocks(X, rows, len(getattr(model, "classes_", ()))):
+        part = block_of(X, block)
+        if strategy == "variation_ratio" and n_best is not None:
+            least = -np.inf if len(best) < n_best else best.min()
+            score = _largest_ratios(model, part, n_best, least)
+            best = _largest(np.append(best, score[np.isfinite(score)]), n_best)
+        else:
+            score = _MEASURES[strategy](model, part, draws)
+        found.append(score)
+    return np.concatenate(found)
+
+
+def _largest(values: np.ndarray, n: int) -> np.ndarray:
+    return values if len(values) <= n else np.partition(values, len(values) - n)[len(values) - n :]
+
+
+def _largest_ratios(model: Any, X: Any, n: int, least: float) -> np.ndarray:
+    r"""Variation ratios, where they can be among the n largest of the block and are at least ``least``.
+
+    The ratio is no larger than the chance that the favourite ``k`` is beaten.  Its leads over its rivals have ``g_k``
+    in common and vary together, so that it wins at least as often as if they did not (Slepian's inequality), and the
+    ratio is at most :math:`1 - \prod_{j \neq k} \Phi((g_k - g_j) / \sqrt{v_k + v_j})`, for which a glance is enough.
+    Rows are integrated in the order of this bound, until no other row can reach the n-th of those that have been.
+    """
+    mu, v, link, jobs = _latent(model, X)
+    if mu.ndim == 1:
+        return variation_ratio_of(mu, v, link)
+    bound = _beaten(mu + _shift(link), v)
+    order = np.argsort(-bound, kind="stable")
+    score, best, start, size = np.full(len(mu), -np.inf), np.empty(0), 0, max(_FIRST_LOOK, 2 * n)
+    while start < len(order) and bound[order[start]] >= least - _SLACK:
+        rows = order[start : start + size]
+        rows = rows[bound[rows] >= least - _SLACK]
+        score[rows] = _by_rows(lambda mu, v: variation_ratio_of(mu, v, link), mu[rows], v[rows], jobs)
+        best = _largest(np.append(best, score[rows]), n)
+        least = max(least, best.min() if len(best) == n else -np.inf)
+        start, size = start + size, 2 * size
+    return score
+
+
+def _beaten(g: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """An upper bound of the variation ratio: the chance of the largest mean to be beaten, if leads were independent."""
+    rows, k = np.arange(len(g)), g.argmax(axis=1)
+    v = np.maximum(v, _LEAST_SHARE**2 * v.max(axis=1, keepdims=True))
+    lead, width = g[rows, k][:, None] - g, np.sqrt(v + v[rows, k][:, None])
+    with np.errstate(over="ignore"):
+        wins = ndtr(lead / np.maximum(width, _LEAST_WIDTH))
+    wins[rows, k] = 1
+    return np.minimum(1 - wins.prod(axis=1), 1 - 1 / g.shape[1])
+
+
+# Errors --------------------------------------------------------------------------------------------
+
+
+def _refuse_number(n: int, n_allowed: int, n_rows: int, diverse: bool) -> None:
+    if n_allowed == 0:
+        raise ValueError(f"exclude leaves none of the {n_rows} rows of X_pool to choose from.")
+    if n > n_allowed:
+        left = "" if n_allowed == n_rows else f", of which exclude leaves {n_allowed}"
+        raise ValueError(f"n={n} rows are wanted, but X_pool has {n_rows}{left}.")
+    if diverse and n > MOST_AT_ONCE:
+        raise ValueError(f"diverse=True compares rows in pairs, for n up to {MOST_AT_ONCE}; got n={n}.")

@@ -1,0 +1,469 @@
+"""A Bayesian last layer: a Gaussian process on the features of a network, with a support vector machine's loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..arrays import combined, inverse_lower, to_numpy
+from ..estimators import BayesianSVC
+from ..gaussian import Belief, class_parts
+from ..kernels import RBF, Constant, Kernel
+from ..likelihoods import Sites, named_likelihood
+from ..links import Link, LogisticLink, SoftmaxLink, probabilities, settled
+from ..priors import Ridge
+from ..rows import ClasswiseRows, Features, InducingRows
+from ..streaming import Record
+from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
+from ..validation import one_of, positive_integer, positive_number
+
+MEASURES = ("variation_ratio", "entropy", "mutual_information")
+#: The kernel that a search for a better one begins at: variances of the function and of an offset.
+_VARIANCE, _OFFSET = 4.0, 1.0
+#: How much a minibatch counts in the units of features, and what is added to variances: a share of their mean.
+_MOMENTUM, _FLOOR, _LEAST = 0.1, 1e-4, 1e-24
+
+
+class Moments(NamedTuple):
+    """Mean and variance of the latent values of rows: (row, class), or (row,) for two classes."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Terms(NamedTuple):
+    """What an objective is made of, for each row of the table: the expected log-likelihood, and the divergence."""
+
+    likelihood: float
+    divergence: float
+
+    @property
+    def objective(self) -> float:
+        return self.likelihood - self.divergence
+
+
+class MarginHead(nn.Module):
+    r"""Puts a Bayesian support vector machine (or Gaussian-process classifier) onto the features of any network.
+
+    Latent functions are Gaussian processes of the features, seen through inducing points: with
+    :math:`\phi = L^{-1} k(Z, x)` and a belief :math:`N(m_k, S_k)` for each class,
+    :math:`\mu_k = \phi^T m_k` and :math:`v_k = k(x, x) - \phi^T \phi + \phi^T S_k \phi`.  The objective is that of
+    every model of this package,
+
+    .. math:: \sum_i E \log p(y_i \mid f_i) - \sum_k KL(N(m_k, S_k) \,\|\, N(0, I)).
+
+    **Two ways up.**  `fit` finds points, kernel, belief and link for features that stay as they are, in closed form.
+    `loss` is for training the network: gradients flow to the features, while the belief follows the minibatches by
+    itself, like the statistics of a batch normalisation: in training mode each call blends the sums over its rows into
+    those of earlier ones, :math:`(G, h) \leftarrow (1 - \rho) (G, h) + \rho\, (N / b) \sum (w \phi \phi^T, b \phi)`,
+    a step along the natural gradient, from ``every`` few minibatches at once.  No optimiser sees the head, and no
+    learning rate can break it.  Points and kernel stay where `fit` put them; as features move, call it again now and
+    then, on some rows.
+
+    **Units.**  Features are standardised: by their minibatch in training mode, by what was seen before otherwise.
+    Those of a fresh network hardly vary, and a first step of its optimiser would take them out of sight of all points,
+    where no slope leads back.
+
+    Parameters
+    ----------
+    n_features : int
+        The width of the features.
+    n_classes : int
+        Two or more; labels are codes from 0, as for `torch.nn.CrossEntropyLoss`.
+    n_inducing : int
+        Inducing points, shared by all classes.
+    loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj"}
+        As in `softmargin.BayesianSVC`.
+    multi_class : {"auto", "weston-watkins", "ovr", "softmax"}
+        How more than two classes meet, as there.
+    length_scale : float, optional
+        Of the kernel, for standardised features; by default the root of their number.  Shorter ones make the head
+        unsure of rows nearer to those it knows.
+    rate : float
+        The share of new sums in those that are kept, :math:`\rho`.
+    every : int
+        Minibatches whose sums make one such step.
+
+    Attributes
+    ----------
+    points, center, spread : tensors
+        Inducing points, in units of the features as they were in `fit`: less their mean, over their deviation.
+    means, roots : tensors
+        The belief about the weights of each class, :math:`S = R^T R`.
+    kl_weight : float
+        The weight of the divergence, 1 but for a warm-up: below 1 rows count as if there were more of them.
+
+    Examples
+    --------
+    A network is trained, its head first:
+
+    >>> import torch
+    >>> from sklearn.datasets import load_digits
+    >>> from softmargin.nn import MarginHead
+    >>> digits = load_digits()
+    >>> X, y = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
+    >>> head = MarginHead(16, 10, n_inducing=50)
+    >>> _ = head.fit(network(X[:1000]).detach(), y[:1000])
+    >>> optimiser = torch.optim.Adam(network.parameters(), 1e-3)
+    >>> for batch in torch.randperm(1000).repeat(10).split(100):
+    ...     optimiser.zero_grad()
+    ...     head.loss(network(X[batch]), y[batch], n_total=1000).backward()
+    ...     optimiser.step()
+    >>> _ = head.eval().fit(network(X[:1000]).detach(), y[:1000])
+    >>> proba = head.predict_proba(network(X[1000:]))
+    >>> bool((proba.argmax(1) == y[1000:]).double().mean() > 0.9)
+    True
+    """
+
+    center: Tensor
+    spread: Tensor
+    log_kernel: Tensor
+    points: Tensor
+    whitener: Tensor
+    means: Tensor
+    roots: Tensor
+    log_dets: Tensor
+    G: Tensor
+    h: Tensor
+    link_parameters: Tensor
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        n_inducing: int = 100,
+        *,
+        loss: str = "hinge",
+        multi_class: str = "auto",
+        length_scale: float | None = None,
+        rate: float = 0.05,
+        every: int = 4,
+    ) -> None:
+        super().__init__()
+        for name, value in {
+            "n_features": n_features,
+            "n_classes": n_classes,
+            "n_inducing": n_inducing,
+            "every": every,
+        }.items():
+            positive_integer(name, value)
+        if n_classes < 2:
+            raise ValueError(f"n_classes={n_classes} leaves nothing to decide; there must be two at least.")
+        positive_number("rate", rate)
+        positive_number("length_scale", length_scale, none=True)
+        self.length_scale = math.sqrt(n_features) if length_scale is None else float(length_scale)
+        self.n_features, self.n_classes, self.n_inducing = n_features, n_classes, n_inducing
+        self.rate, self.every = rate, every
+        self.loss_name, self.multi_class = loss, multi_class
+        self.likelihood = named_likelihood(loss, multi_class, n_classes)
+        self.kl_weight = 1.0
+        #: Likelihood and divergence in the last loss, per row; left on the device until somebody asks.
+        self.last_terms = torch.full((2,), math.nan, dtype=torch.float64)
+        self._pending: tuple[Tensor, ...] | None = None
+        self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
+        C, m = self.n_functions, 0
+        shapes = {"center": (n_features,), "spread": (n_features,), "log_kernel": (3,), "points": (m, n_features)}
+        shapes |= {"whitener": (m, m), "means": (C, m), "roots": (C, m, m), "log_dets": (C,), "G": (C, m, m)}
+        shapes |= {"h": (C, m), "link_parameters": (2 + C,)}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    @property
+    def n_functions(self) -> int:
+        """Latent functions: one for two classes, otherwise one for each."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.points.shape[0] > 0
+
+    @property
+    def terms(self) -> Terms:
+        """What the last loss was made of, per row."""
+        return Terms(*self.last_terms.tolist())
+
+    @property
+    def kernel(self) -> Kernel:
+        """That of standardised features."""
+        state = id(self.log_kernel), self.log_kernel._version
+        if self._known[0] != state:  # a device is asked once, not for every minibatch
+            variance, length_scale, offset = self.log_kernel.exp().tolist()
+            self._known = state, variance * RBF(length_scale) + Constant(offset)
+        return self._known[1]
+
+    @property
+    def link(self) -> Link:
+        """From latent to probability."""
+        slope, damping, *offset = to_numpy(self.link_parameters).tolist()
+        if self.n_functions == 1:
+            return LogisticLink(slope, offset[0], damping)
+        return SoftmaxLink(slope, np.array(offset), damping)
+
+    # In closed form ------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        features: Any,
+        y: Any,
+        *,
+        tune: bool = False,
+        n_total: int | None = None,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> Any:
+        """Finds everything for features that stay as they are: points, kernel, belief and link.
+
+        Parameters
+        ----------
+        features : tensor or array of shape (n_rows, n_features)
+            As the network gives them; a few thousand rows are plenty.
+        y : n_rows codes
+            From 0; all classes should occur.
+        tune : bool
+            Whether the kernel is tuned.  Features of a trained network are so easy to tell apart that it hardly
+            matters, and tuning takes longest there.
+        n_total : int, optional
+            The rows that these stand for, where they are a sample; the belief is as sure as all of them would make it.
+        random_state : int, RandomState or None
+            Seeds the choice of points.
+        n_jobs : int, optional
+            Threads.
+
+        Returns
+        -------
+        self
+            The fitted head.
+        """
+        X, codes = self._checked(features, y)
+        center, spread = (to_numpy(part) for part in _units(torch.as_tensor(X)))
+        start = _VARIANCE * RBF(self.length_scale) + Constant(_OFFSET)
+        model = BayesianSVC(
+            start,
+            loss=self.loss_name,
+            multi_class=self.multi_class,
+            tune="logistic" if tune else None,
+            n_inducing=min(self.n_inducing, len(X)),
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+        model.partial_fit((X - center) / spread, codes, classes=np.arange(self.n_classes))
+        self._take(model, center, spread)
+        if n_total is not None and n_total != len(X):
+            self.G, self.h = n_total / len(X) * self.G, n_total / len(X) * self.h
+            self._believe()
+        return self
+
+    def calibrate(self, features: Any, y: Any) -> Any:
+        """Fits the link anew, on rows that neither the network nor the head has learned from; returns the head."""
+        X, codes = self._checked(features, y)
+        with torch.no_grad():
+            mean, variance = (to_numpy(part) for part in self(torch.as_tensor(X, device=self.points.device)))
+        labels = 2.0 * codes - 1 if self.n_functions == 1 else codes.astype(float)
+        self._keep_link(Record(mean, variance, labels, np.ones(len(codes))).link())
+        return self
+
+    def _checked(self, features: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        X, codes = to_numpy(features).astype(np.float64), to_numpy(y)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"features must have shape (n_rows, {self.n_features}), got {X.shape}.")
+        if len(codes) != len(X):
+            raise ValueError(f"There are {len(X)} rows of features, but {len(codes)} labels.")
+        bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
+        if len(bad):
+            raise ValueError(
+                f"Feature {bad[0]} (of {len(bad)} such) is not finite in some rows: the network has diverged; lower "
+                f"its learning rate, or clip its gradients."
+            )
+        if len(codes) and not (codes.min() >= 0 and codes.max() < self.n_classes):
+            raise ValueError(
+                f"Labels must be codes from 0 to {self.n_classes - 1}, got {codes.min()} to {codes.max()}."
+            )
+        return X, codes
+
+    def _take(self, model: Any, center: np.ndarray, spread: np.ndarray) -> None:
+        """All that a fitted model knows."""
+        rows = model.rows_.rows if isinstance(model.rows_, ClasswiseRows) else model.rows_
+        beliefs = class_parts(model.belief_)
+        precisions = [inverse @ inverse.T for inverse in (inverse_lower(part.root) for part in beliefs)]
+        found = {
+            "center": center,
+            "spread": spread,
+            "log_kernel": rows.kernel.theta,
+            "points": rows.points,
+            "whitener": rows.whitener,
+            "means": np.stack([part.mean for part in beliefs]),
+            "roots": np.stack([part.root for part in beliefs]),
+            "log_dets": np.array([float(part.log_det) for part in beliefs]),
+            "G": np.stack(precisions) - np.eye(rows.n_weights),
+            "h": np.stack([precision @ part.mean for precision, part in zip(precisions, beliefs, strict=True)]),
+        }
+        for name, value in found.items():
+            setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
+        self._pending, self._n_pending = None, 0  # what was gathered for other points
+        self._keep_link(model.link_)
+
+    def _keep_link(self, link: Any) -> None:
+        numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
+        self.link_parameters = torch.as_tensor(numbers, dtype=torch.float64, device=self.points.device)
+
+    # With the network ----------------------------------------------------------------------------
+
+    def forward(self, features: Tensor) -> Moments:
+        """Mean and variance of the latent values of rows; gradients flow to the features."""
+        return self._moments(self._lifted(features))
+
+    def loss(self, features: Tensor, y: Tensor, n_total: int) -> Tensor:
+        """The negative objective of a table of ``n_total`` rows, per row, as a minibatch tells it.
+
+        In training mode the belief takes a step as well.  Where processes share the work
+        (`torch.distributed`), they share the sums: all of them then have the same belief.
+        """
+        lifted = self._lifted(features)
+        mean, variance = self._moments(lifted)
+        # Labels as the likelihoods have them: -1 and +1, or codes.
+        labels = (2 * y - 1 if self.n_functions == 1 else y).to(mean.dtype)
+        expected, sites = _expected(mean, variance, labels, self.likelihood)
+        if self.training:
+            with torch.no_grad():
+                self._step(lifted, sites, n_total)
+        divergence = self.divergence() / n_total
+        likelihood = expected.mean()
+        self.last_terms = torch.stack([likelihood.detach(), divergence])
+        return -likelihood + self.kl_weight * divergence
+
+    def divergence(self) -> Tensor:
+        """Of the belief from the prior, all classes together."""
+        prior = Ridge.isotropic(self.points.shape[0])
+
+        def of_class(mean: Tensor, root: Tensor, log_det: Tensor) -> Tensor:
+            return prior.kl(Belief(mean, root, log_det))
+
+        return torch.vmap(of_class)(self.means, self.roots, self.log_dets).sum()
+
+    def _lifted(self, features: Tensor) -> Features:
+        if not self.is_fitted:
+            raise RuntimeError("The head has no inducing points yet: call fit with the features of some rows first.")
+        with torch.autocast(features.device.type, enabled=False):  # half precision has too few digits for differences
+            X = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
+            X = self._standardised(X)
+            return InducingRows(self.kernel, self.points, self.whitener, 0.0).lift(X)
+
+    def _standardised(self, X: Tensor) -> Tensor:
+        """Features less their mean, over their deviation; a single row is seen as earlier ones were."""
+        if not self.training or len(X) == 1:
+            return (X - self.center.to(X.dtype)) / self.spread.to(X.dtype)
+        center, spread = _units(X)
+        with torch.no_grad():
+            self.center = torch.lerp(self.center, center.to(self.center.dtype), _MOMENTUM)
+            self.spread = torch.lerp(self.spread, spread.to(self.spread.dtype), _MOMENTUM)
+        return (X - center) / spread
+
+    def _moments(self, lifted: Features) -> Moments:
+        means, roots = (part.to(lifted.phi.dtype) for part in (self.means, self.roots))
+
+        def of_class(mean: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
+            latent = lifted.moments(Belief(mean, root, 0.0))
+            return latent.mu, latent.v
+
+        with torch.autocast(lifted.phi.device.type, enabled=False):
+            mu, v = torch.vmap(of_class, out_dims=1)(means, roots)
+        return Moments(mu[:, 0], v[:, 0]) if self.n_functions == 1 else Moments(mu, v)
+
+    def _step(self, lifted: Features, sites: Sites, n_total: int) -> None:
+        """The sums of a few minibatches join those of earlier ones, and the belief follows."""
+        w, b = (part.reshape(len(part), -1) for part in (sites.w, sites.b))
+        phi = lifted.phi.detach()
+        n_rows = torch.full((1,), float(len(w)), dtype=torch.float64, device=phi.device)
+        sums = (*torch.vmap(lambda w, b: Features(phi, phi[:, 0]).gather(w, b), in_dims=1)(w, b), n_rows)
+        sums = sums if self._pending is None else combined(self._pending, 1, sums)
+        self._n_pending += 1
+        if self._n_pending < self.every:
+            self._pending = sums
+            return
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            for part in sums:
+                torch.distributed.all_reduce(part)
+        G, h, n_rows = sums
+        # New tensors: those of the forward pass are still wanted by the backward pass.
+        self.G = torch.lerp(self.G, n_total / n_rows * G, self.rate)
+        self.h = torch.lerp(self.h, n_total / n_rows * h, self.rate)
+        self._pending, self._n_pending = None, 0
+        self._believe()
+
+    def _believe(self) -> None:
+        """The belief that the sums imply."""
+        prior = Ridge.isotropic(self.points.shape[0])
+
+        def of_class(G: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return tuple(prior.given(G / self.kl_weight, h / self.kl_weight)[:3])  # type: ignore[return-value]
+
+        self.means, self.roots, self.log_dets = torch.vmap(of_class)(self.G, self.h)
+
+    # What it says --------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def predict_proba(self, features: Tensor) -> Tensor:
+        """The probability of each class, for each row."""
+        mean, variance = (to_numpy(part) for part in self(features))
+        return torch.as_tensor(probabilities(settled(self.link.score(mean, variance))), device=features.device)
+
+    @torch.no_grad()
+    def uncertainty(self, features: Tensor, measure: str = "variation_ratio") -> Tensor:
+        """How unsure the head is of each row, by one of the measures of `softmargin.uncertainty`."""
+        one_of("measure", measure, MEASURES)
+        if measure == "entropy":
+            p = self.predict_proba(features)
+            return torch.special.entr(p).sum(dim=1)
+        mean, variance = (to_numpy(part) for part in self(features))
+        if measure == "variation_ratio":
+            found = variation_ratio_of(mean, variance, self.link)
+        else:
+            draws = None if mean.ndim == 1 else normal_draws(256, mean.shape[1], 0)
+            found = mutual_information_of(mean, variance, self.link, draws)
+        return torch.as_tensor(found, device=features.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A head that is not fitted has no points: it takes the shapes of the one that is read."""
+        for name, own in list(self.named_buffers(recurse=False)):
+            given = state_dict.get(prefix + name)
+            if given is not None and given.shape != own.shape and given.ndim == own.ndim:
+                setattr(self, name, torch.zeros_like(given, device=own.device))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        return f"{self.n_features}, {self.n_classes}, n_inducing={self.n_inducing}, loss={self.loss_name!r}"
+
+
+def _units(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each feature; of those that hardly vary, a small share of what is usual."""
+    variance = X.var(dim=0, correction=0)
+    return X.mean(dim=0), torch.sqrt(variance + _FLOOR * variance.mean() + _LEAST)
+
+
+class _Expected(torch.autograd.Function):
+    r"""The expected log-likelihood of rows, whose slopes their sites tell: :math:`b - w \mu` and :math:`-w / 2`."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, variance: Tensor, l: Tensor, w: Tensor, b: Tensor) -> Tensor:  # noqa: E741
+        ctx.save_for_backward(b - w * mean, -0.5 * w)
+        return l
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        in_mean, in_variance = ctx.saved_tensors
+        slope = slopes[0] if in_mean.ndim == 1 else slopes[0][:, None]
+        return slope * in_mean, slope * in_variance, None, None, None
+
+
+def _expected(mean: Tensor, variance: Tensor, labels: Tensor, likelihood: Any) -> tuple[Tensor, Sites]:
+    """The expected log-likelihood of each row, with slopes, and the sites."""
+    with torch.no_grad():
+        sites = likelihood.sites(labels, mean, variance)
+    apply: Any = _Expected.apply
+    return apply(mean, variance, *sites), sites

@@ -1,0 +1,305 @@
+"""Neural networks with a Bayesian head, behind the scikit-learn API."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from ..arrays import to_numpy
+from ..chunks import n_threads
+from ..estimators.predictions import LatentPredictions
+from ..monitor import InterruptedFitWarning, Monitor
+from ..validation import number_of_jobs, one_of, positive_integer, positive_number
+from .head import MarginHead
+from .networks import NETWORKS, Standardised
+from .training import Labelled, Plan, Trainer
+
+#: Rows of each class without which none are held out.
+_FEWEST_HELD_OUT = 2
+
+
+class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
+    """A neural network with a Bayesian support vector machine for its last layer.
+
+    The head is fitted to the features of the network as it starts, in closed form; then both are trained together:
+    the network by an optimiser, the head by its own natural-gradient steps (`MarginHead`).  After one, two, four, eight
+    epochs its points are placed anew, in the end it is found on more rows, and the link to probabilities is fitted on
+    rows held out.
+
+    Parameters
+    ----------
+    network : {"auto", "mnist", "cifar", "table"}, module, or a function from the shape of a row to a module
+        What makes features of inputs.  The words are networks of Wistuba and Rawat (2018) for images, and one for
+        tables; "auto" goes by the shape of ``X``.  A module is copied, and trained from the weights it has.  All get
+        standardised inputs.
+    n_inducing : int
+        Inducing points of the head.
+    loss, multi_class : str
+        As in `softmargin.BayesianSVC`.
+    length_scale : float, optional
+        Of the head's kernel, as in `MarginHead`.
+    epochs, batch_size : int
+        Passes over the rows, and rows of a minibatch.
+    learning_rate : float
+        Of Adam.
+    optimizer : callable, optional
+        From parameters to an optimiser of torch, in place of Adam.
+    warm_up : float
+        Epochs over which the divergence comes to its full weight.
+    validation_fraction : float
+        Rows held out to find the best epoch and the link; 0 for none.
+    patience : int
+        Epochs without a better log loss on these rows after which training ends.
+    device : str, optional
+        Where to work; by default on a GPU if there is one.
+    max_time : float, optional
+        Seconds after which no further epoch begins.
+    n_jobs : int, optional
+        Threads for the head's closed form.
+    verbose : bool
+        Whether to draw a progress line.
+    random_state : int, RandomState or None
+        Seeds the network's weights, the order of rows, and what is held out.
+
+    Attributes
+    ----------
+    network_, head_ : modules
+        The trained network, with the standardisation before it, and the head.
+    classes_ : array
+        The labels.
+    history_ : list of dicts
+        Of each epoch the objective and its two terms, per row, and log loss and accuracy on the rows held out.
+    n_iter_ : int
+        Epochs.
+    stop_reason_ : str
+        Why training ended: epochs, patience, time or interrupt.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from softmargin.nn import HybridClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = HybridClassifier(epochs=8, n_inducing=50, device="cpu", random_state=0).fit(X[:1200], y[:1200])
+    >>> bool(model.score(X[1200:], y[1200:]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        network: Any = "auto",
+        n_inducing: int = 100,
+        *,
+        loss: str = "hinge",
+        multi_class: str = "auto",
+        length_scale: float | None = None,
+        epochs: int = 20,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        optimizer: Callable[..., torch.optim.Optimizer] | None = None,
+        warm_up: float = 1.0,
+        validation_fraction: float = 0.1,
+        patience: int = 5,
+        device: str | None = None,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        verbose: bool | int = False,
+        random_state: Any = None,
+    ) -> None:
+        self.network = network
+        self.n_inducing = n_inducing
+        self.loss = loss
+        self.multi_class = multi_class
+        self.length_scale = length_scale
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.warm_up = warm_up
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.device = device
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Trains network and head.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_columns) or (n_rows, channels, height, width)
+            Rows of a table, or images.
+        y : sequence of n_rows labels
+            Two classes or more.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
+        """
+        self._check_parameters()
+        X, y = self._check(X, y, reset=True)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class only, {self.classes_[0]!r}: there is nothing to tell apart.")
+        rng = check_random_state(self.random_state)
+        rows, held_out = self._split(X, codes, rng)
+        trainer = self._trainer(rows, held_out, rng.randint(2**31 - 1))
+        reason = trainer.run()
+        self._keep(trainer, reason)
+        if reason == "interrupt":
+            warnings.warn("Interrupted: the model is the best one found so far.", InterruptedFitWarning, stacklevel=2)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
+        """One more epoch, over these rows alone; the first call needs all ``classes``, unless they all occur.
+
+        The link stays as it was found on rows that had not been seen: here on these, before they are learned from.
+        """
+        self._check_parameters()
+        first = not hasattr(self, "head_")
+        X, y = self._check(X, y, reset=first)
+        if first:
+            self.classes_ = np.unique(y) if classes is None else np.unique(classes)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y has labels that were not there before: {unknown.tolist()}; name all in classes.")
+        rows = Labelled(torch.as_tensor(X), torch.as_tensor(np.searchsorted(self.classes_, y)))
+        trainer = self._trainer(rows, None, check_random_state(self.random_state).randint(2**31 - 1), first)
+        if first:
+            trainer.place_head()
+        else:
+            trainer.head.calibrate(trainer.features(rows.X), rows.y)
+        trainer.one_epoch(refresh=False)
+        self._keep(trainer, "epochs")
+        return self
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
+        check_is_fitted(self)
+        rows = torch.as_tensor(self._check(X, reset=False))
+        with torch.inference_mode():
+            parts = [self.head_(self.network_(part.to(self._device()))) for part in rows.split(1024)]
+        mean, variance = (np.concatenate([to_numpy(part) for part in side]) for side in zip(*parts, strict=True))
+        return mean, variance
+
+    def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
+        """Slopes in ``X`` of a sum over latent moments with such weights."""
+        check_is_fitted(self)
+        rows, found = torch.as_tensor(self._check(X, reset=False)), []
+        for part, *weights in zip(rows.split(256), *(torch.as_tensor(w).split(256) for w in (d_mu, d_v)), strict=True):
+            inputs = part.to(self._device()).requires_grad_(True)
+            moments = self.head_(self.network_(inputs))
+            of_moments = [w.to(inputs.device, torch.float64) for w in weights]
+            found.append(to_numpy(torch.autograd.grad(moments, inputs, of_moments)[0]))
+        return np.concatenate(found)
+
+    # Parts of the road ---------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.network, str):
+            one_of("network", self.network, ("auto", *NETWORKS))
+        for name in ("n_inducing", "epochs", "batch_size", "patience"):
+            positive_integer(name, getattr(self, name))
+        positive_number("learning_rate", self.learning_rate)
+        positive_number("warm_up", self.warm_up, zero=True)
+        positive_number("max_time", self.max_time, none=True)
+        number_of_jobs(self.n_jobs)
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
+
+    def _check(self, X: Any, y: Any = "no_validation", reset: bool = False) -> Any:
+        """Numbers in single precision, as networks have them; with labels, if there are any."""
+        found: Any = validate_data(self, X, y, reset=reset, dtype=np.float32, allow_nd=True)
+        rows = found[0] if isinstance(found, tuple) else found
+        shape = rows.shape[1:]
+        if reset:
+            self._shape = shape
+        elif shape != self._shape:
+            raise ValueError(f"Rows have shape {shape}, but the model was fitted to rows of shape {self._shape}.")
+        if isinstance(found, tuple):
+            check_classification_targets(found[1])
+        return found
+
+    def _split(self, X: np.ndarray, codes: np.ndarray, rng: np.random.RandomState) -> tuple[Labelled, Labelled | None]:
+        """Rows to learn from, and rows to look at; none of these if they would be too few."""
+        inputs, labels = torch.as_tensor(X), torch.as_tensor(codes)
+        counts, size = np.bincount(codes), round(self.validation_fraction * len(codes))
+        if self.validation_fraction == 0 or counts.min() * self.validation_fraction < _FEWEST_HELD_OUT:
+            return Labelled(inputs, labels), None
+        parts = StratifiedShuffleSplit(1, test_size=size, random_state=rng)
+        train, test = next(parts.split(codes, codes))
+        return Labelled(inputs[train], labels[train]), Labelled(inputs[test], labels[test])
+
+    def _trainer(self, rows: Labelled, held_out: Labelled | None, seed: int, anew: bool = True) -> Trainer:
+        """Network and head before their first epoch, or as they are."""
+        device = self._device()
+        if anew:
+            network, head = self._made(rows, seed, device)
+            optimiser, history = (self.optimizer or torch.optim.Adam)(network.parameters(), lr=self.learning_rate), []
+        else:
+            network, head, optimiser, history = self.network_, self.head_, self._optimiser, list(self.history_)
+        plan = Plan(self.epochs, self.batch_size, self.warm_up, self.patience)
+        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self.epochs)
+        jobs = n_threads(self.n_jobs)
+        return Trainer(network, head, optimiser, rows, held_out, plan, device, seed, monitor, jobs, history)
+
+    def _made(self, rows: Labelled, seed: int, device: torch.device) -> tuple[nn.Module, MarginHead]:
+        """A network with its first weights, and a head that fits its features."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = nn.Sequential(Standardised(rows.X), self._network(tuple(rows.X.shape[1:]))).to(device)
+        with torch.no_grad():
+            features = network.eval()(rows.X[:2].to(device))
+        if features.ndim != 2:
+            raise ValueError(
+                f"The network must give a row of features for each input; it gives {tuple(features.shape)}."
+            )
+        sizes = features.shape[1], len(self.classes_), self.n_inducing
+        words: Any = {"loss": self.loss, "multi_class": self.multi_class, "length_scale": self.length_scale}
+        return network, MarginHead(*sizes, **words).to(device)
+
+    def _network(self, shape: tuple[int, ...]) -> nn.Module:
+        if isinstance(self.network, nn.Module):
+            return copy.deepcopy(self.network)
+        if not isinstance(self.network, str):
+            return self.network(shape)
+        word = self.network
+        if word == "auto":
+            word = "table" if len(shape) == 1 else "mnist" if shape[0] == 1 else "cifar"
+        if len(shape) != (1 if word == "table" else 3):
+            raise ValueError(f"network={word!r} does not take rows of shape {shape}; give a module that does.")
+        return NETWORKS[word](shape)
+
+    def _device(self) -> torch.device:
+        if self.device is not None:
+            return torch.device(self.device)
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def _keep(self, trainer: Trainer, reason: str) -> None:
+        self.network_, self.head_ = trainer.network.eval(), trainer.head.eval()
+        self._optimiser = trainer.optimiser
+        self.link_, self.history_ = trainer.head.link, trainer.history
+        self.n_iter_, self.stop_reason_ = len(trainer.history), reason
+
+    def _made_of(self, network: nn.Module, head: MarginHead, classes: np.ndarray, shape: tuple[int, ...]) -> Any:
+        """Fitted, of parts that were trained elsewhere."""
+        self.network_, self.head_, self.link_ = network, head, head.link
+        self.classes_, self._shape = classes, shape
+        self.history_, self.n_iter_, self.stop_reason_ = [], 0, "given"
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "head_")
