@@ -2,6 +2,8 @@ import os
 
 # Before SciPy is imported: scikit-learn's check of other array libraries is skipped without it.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+# Before PyTorch is: threads that wait for each other on shared cores cost more than all else.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
 

@@ -13,6 +13,7 @@ from ..chunks import n_threads
 from ..validation import positive_integer
 from .head import MarginHead
 from .hybrid import HybridClassifier
+from .training import evaluated
 
 
 class UpTo(nn.Module):
@@ -112,21 +113,15 @@ def bayesianise(
     positive_integer("max_rows", max_rows)
     device = _where(model) if device is None else torch.device(device)
     network = UpTo(model, _layer_of(model, layer)).to(device)
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluated(model):
         features, y, shape = _gathered(network, loader, max_rows, device)
         n_classes = int(y.max()) + 1 if classes is None else len(classes)
         head = MarginHead(features.shape[1], n_classes, n_inducing).to(device).eval()
         head.fit(features, y, tune=tune, random_state=random_state, n_jobs=n_threads(n_jobs))
         if held_out is not None:
             head.calibrate(*_gathered(network, held_out, max_rows, device)[:2])
-    finally:
-        model.train(was_training)
     labels = np.arange(n_classes) if classes is None else np.asarray(classes)
-    return HybridClassifier(n_inducing=n_inducing, device=str(device), n_jobs=n_jobs)._made_of(
-        network.eval(), head, labels, shape
-    )
+    return HybridClassifier(model, n_inducing, device=str(device), n_jobs=n_jobs)._made_of(network, head, labels, shape)
 
 
 def _where(model: nn.Module) -> torch.device:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,30 +20,13 @@ from ..rows import ClasswiseRows, Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
 from ..validation import one_of, positive_integer, positive_number
+from .objective import Moments, Terms, expected_log_likelihood, units_of
 
 MEASURES = ("variation_ratio", "entropy", "mutual_information")
 #: The kernel that a search for a better one begins at: variances of the function and of an offset.
 _VARIANCE, _OFFSET = 4.0, 1.0
-#: How much a minibatch counts in the units of features, and what is added to variances: a share of their mean.
-_MOMENTUM, _FLOOR, _LEAST = 0.1, 1e-4, 1e-24
-
-
-class Moments(NamedTuple):
-    """Mean and variance of the latent values of rows: (row, class), or (row,) for two classes."""
-
-    mean: Tensor
-    variance: Tensor
-
-
-class Terms(NamedTuple):
-    """What an objective is made of, for each row of the table: the expected log-likelihood, and the divergence."""
-
-    likelihood: float
-    divergence: float
-
-    @property
-    def objective(self) -> float:
-        return self.likelihood - self.divergence
+#: How much a minibatch counts in the units of features.
+_MOMENTUM = 0.1
 
 
 class MarginHead(nn.Module):
@@ -241,7 +224,7 @@ class MarginHead(nn.Module):
             The fitted head.
         """
         X, codes = self._checked(features, y)
-        center, spread = (to_numpy(part) for part in _units(torch.as_tensor(X)))
+        center, spread = (to_numpy(part) for part in units_of(torch.as_tensor(X)))
         start = _VARIANCE * RBF(self.length_scale) + Constant(_OFFSET)
         model = BayesianSVC(
             start,
@@ -328,7 +311,7 @@ class MarginHead(nn.Module):
         mean, variance = self._moments(lifted)
         # Labels as the likelihoods have them: -1 and +1, or codes.
         labels = (2 * y - 1 if self.n_functions == 1 else y).to(mean.dtype)
-        expected, sites = _expected(mean, variance, labels, self.likelihood)
+        expected, sites = expected_log_likelihood(mean, variance, labels, self.likelihood)
         if self.training:
             with torch.no_grad():
                 self._step(lifted, sites, n_total)
@@ -358,7 +341,7 @@ class MarginHead(nn.Module):
         """Features less their mean, over their deviation; a single row is seen as earlier ones were."""
         if not self.training or len(X) == 1:
             return (X - self.center.to(X.dtype)) / self.spread.to(X.dtype)
-        center, spread = _units(X)
+        center, spread = units_of(X)
         with torch.no_grad():
             self.center = torch.lerp(self.center, center.to(self.center.dtype), _MOMENTUM)
             self.spread = torch.lerp(self.spread, spread.to(self.spread.dtype), _MOMENTUM)
@@ -438,32 +421,3 @@ class MarginHead(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.n_features}, {self.n_classes}, n_inducing={self.n_inducing}, loss={self.loss_name!r}"
-
-
-def _units(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each feature; of those that hardly vary, a small share of what is usual."""
-    variance = X.var(dim=0, correction=0)
-    return X.mean(dim=0), torch.sqrt(variance + _FLOOR * variance.mean() + _LEAST)
-
-
-class _Expected(torch.autograd.Function):
-    r"""The expected log-likelihood of rows, whose slopes their sites tell: :math:`b - w \mu` and :math:`-w / 2`."""
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, variance: Tensor, l: Tensor, w: Tensor, b: Tensor) -> Tensor:  # noqa: E741
-        ctx.save_for_backward(b - w * mean, -0.5 * w)
-        return l
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Any) -> Any:
-        in_mean, in_variance = ctx.saved_tensors
-        slope = slopes[0] if in_mean.ndim == 1 else slopes[0][:, None]
-        return slope * in_mean, slope * in_variance, None, None, None
-
-
-def _expected(mean: Tensor, variance: Tensor, labels: Tensor, likelihood: Any) -> tuple[Tensor, Sites]:
-    """The expected log-likelihood of each row, with slopes, and the sites."""
-    with torch.no_grad():
-        sites = likelihood.sites(labels, mean, variance)
-    apply: Any = _Expected.apply
-    return apply(mean, variance, *sites), sites

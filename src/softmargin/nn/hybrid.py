@@ -23,10 +23,12 @@ from ..monitor import InterruptedFitWarning, Monitor
 from ..validation import number_of_jobs, one_of, positive_integer, positive_number
 from .head import MarginHead
 from .networks import NETWORKS, Standardised
-from .training import Labelled, Plan, Trainer
+from .training import Labelled, Plan, Trainer, evaluated
 
 #: Rows of each class without which none are held out.
 _FEWEST_HELD_OUT = 2
+#: Rows whose slopes are found at once, and rows that are only looked at.
+_ROWS_WITH_SLOPES, _ROWS_AT_ONCE = 256, 1024
 
 
 class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
@@ -189,22 +191,27 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
         check_is_fitted(self)
-        rows = torch.as_tensor(self._check(X, reset=False))
-        with torch.inference_mode():
-            parts = [self.head_(self.network_(part.to(self._device()))) for part in rows.split(1024)]
+        rows, network = torch.as_tensor(self._check(X, reset=False)), self.network_
+        if self._is_table_network():
+            # Small enough for all digits: what is said of a row then does not depend on its neighbours.
+            network, rows = copy.deepcopy(network).double(), rows.double()
+        with evaluated(network, self.head_), torch.inference_mode():
+            parts = [self.head_(network(part.to(self._device()))) for part in rows.split(_ROWS_AT_ONCE)]
         mean, variance = (np.concatenate([to_numpy(part) for part in side]) for side in zip(*parts, strict=True))
         return mean, variance
 
     def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
         """Slopes in ``X`` of a sum over latent moments with such weights."""
         check_is_fitted(self)
-        rows, found = torch.as_tensor(self._check(X, reset=False)), []
-        for part, *weights in zip(rows.split(256), *(torch.as_tensor(w).split(256) for w in (d_mu, d_v)), strict=True):
-            inputs = part.to(self._device()).requires_grad_(True)
-            moments = self.head_(self.network_(inputs))
-            of_moments = [w.to(inputs.device, torch.float64) for w in weights]
-            found.append(to_numpy(torch.autograd.grad(moments, inputs, of_moments)[0]))
-        return np.concatenate(found)
+        rows = torch.as_tensor(self._check(X, reset=False))
+        parts = zip(*(torch.as_tensor(part).split(_ROWS_WITH_SLOPES) for part in (rows, d_mu, d_v)), strict=True)
+        with evaluated(self.network_, self.head_):
+            return np.concatenate([to_numpy(self._slopes(*part)) for part in parts])
+
+    def _slopes(self, X: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        inputs = X.to(self._device()).requires_grad_(True)
+        moments = self.head_(self.network_(inputs))
+        return torch.autograd.grad(moments, inputs, [w.to(inputs.device, torch.float64) for w in weights])[0]
 
     # Parts of the road ---------------------------------------------------------------------------
 
@@ -282,6 +289,9 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         if len(shape) != (1 if word == "table" else 3):
             raise ValueError(f"network={word!r} does not take rows of shape {shape}; give a module that does.")
         return NETWORKS[word](shape)
+
+    def _is_table_network(self) -> bool:
+        return isinstance(self.network, str) and self.network in ("auto", "table") and len(self._shape) == 1
 
     def _device(self) -> torch.device:
         if self.device is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 
 from ..arrays import to_numpy
 from ..monitor import Monitor
-from .head import MarginHead, Terms
+from .head import MarginHead
+from .objective import Terms
 
 #: Rows that pass a network at once where no gradients are wanted.
 _ROWS_AT_ONCE = 1024
@@ -66,19 +68,27 @@ class Score(NamedTuple):
     accuracy: float
 
 
+@contextmanager
+def evaluated(*modules: nn.Module) -> Iterator[None]:
+    """Modules in evaluation mode, for a while."""
+    modes = [module.training for module in modules]
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.train(mode)
+
+
 def features_of(network: nn.Module, X: Tensor, device: Any = None) -> Tensor:
     """What the network makes of inputs, on the host and without gradients; it is left in the mode it was in.
 
     >>> features_of(nn.Linear(3, 2), torch.zeros(5, 3)).shape
     torch.Size([5, 2])
     """
-    was_training = network.training
-    network.eval()
-    try:
-        with torch.inference_mode():
-            parts = [network(part.to(device)).float().cpu() for part in X.split(_ROWS_AT_ONCE)]
-    finally:
-        network.train(was_training)
+    with evaluated(network), torch.inference_mode():
+        parts = [network(part.to(device)).float().cpu() for part in X.split(_ROWS_AT_ONCE)]
     return torch.cat(parts).clone()
 
 

@@ -1,0 +1,60 @@
+"""What a head computes for a minibatch, beside its moments: units, and the likelihood with its slopes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..likelihoods import Sites
+
+#: What is added to the variances of features: a share of their mean, and something in any case.
+_FLOOR, _LEAST = 1e-4, 1e-24
+
+
+class Moments(NamedTuple):
+    """Mean and variance of the latent values of rows: (row, class), or (row,) for two classes."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class Terms(NamedTuple):
+    """What an objective is made of, for each row of the table: the expected log-likelihood, and the divergence."""
+
+    likelihood: float
+    divergence: float
+
+    @property
+    def objective(self) -> float:
+        return self.likelihood - self.divergence
+
+
+def units_of(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each feature; of those that hardly vary, a small share of what is usual."""
+    variance = X.var(dim=0, correction=0)
+    return X.mean(dim=0), torch.sqrt(variance + _FLOOR * variance.mean() + _LEAST)
+
+
+class _Expected(torch.autograd.Function):
+    r"""The expected log-likelihood of rows, whose slopes their sites tell: :math:`b - w \mu` and :math:`-w / 2`."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, variance: Tensor, l: Tensor, w: Tensor, b: Tensor) -> Tensor:  # noqa: E741
+        ctx.save_for_backward(b - w * mean, -0.5 * w)
+        return l
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        in_mean, in_variance = ctx.saved_tensors
+        slope = slopes[0] if in_mean.ndim == 1 else slopes[0][:, None]
+        return slope * in_mean, slope * in_variance, None, None, None
+
+
+def expected_log_likelihood(mean: Tensor, variance: Tensor, labels: Tensor, likelihood: Any) -> tuple[Tensor, Sites]:
+    """The expected log-likelihood of each row, with slopes, and the sites."""
+    with torch.no_grad():
+        sites = likelihood.sites(labels, mean, variance)
+    apply: Any = _Expected.apply
+    return apply(mean, variance, *sites), sites
