@@ -183,7 +183,7 @@ def measure(name: str, kind: str, data: Split, args: argparse.Namespace) -> dict
     }
     own = model._trainer(rows, None, 0, anew=False)
     works = [own.learn, rival.one_epoch, own.place_head]
-    of_hybrid, of_rival, of_placing = epoch_seconds(works, args.turns, args.device)
+    of_hybrid, of_rival, of_placing = map(float, epoch_seconds(works, args.turns, args.device))
     of_hybrid += of_placing * math.floor(1 + math.log2(args.epochs)) / args.epochs
     print(f"{name}: {len(rows.y)} images to fit, {len(held_out.y)} held out, {len(data.y_test)} to test\n")
     print_table(["model", "accuracy", "log loss", "ECE"], [[m, *(f"{v:.4f}" for v in q)] for m, q in found.items()])

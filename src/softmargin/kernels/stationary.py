@@ -95,7 +95,7 @@ class _Stationary(Kernel):
         W = 2 * dK * self._slope(self._distance(A, B))
         return (namespace(W).sum(W, axis=1)[:, None] * A - W @ B) / units
 
-    def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Array]:
+    def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Any]:
         """Both sets of rows about the mean of ``Z``, in units of the length-scales, and those units."""
         if self.length_scale is None:
             raise ValueError("length_scale=None is filled in by fit; give a number to use the kernel on its own.")
@@ -104,7 +104,10 @@ class _Stationary(Kernel):
                 f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
             )
         xp = namespace(X)
-        units = like(np.asarray(self.length_scale), X)
+        # One number stays one: a device need not be brought it.
+        units: Any = (
+            self.length_scale if isinstance(self.length_scale, float) else like(np.asarray(self.length_scale), X)
+        )
         center = xp.mean(Z, axis=0)
         return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..arrays import combined, inverse_lower, to_numpy
+from ..arrays import combined, inverse_lower, replayed, to_numpy
 from ..estimators import BayesianSVC
 from ..gaussian import Belief, class_parts
 from ..kernels import RBF, Constant, Kernel
-from ..likelihoods import Sites, named_likelihood
+from ..likelihoods import named_likelihood
 from ..links import Link, LogisticLink, SoftmaxLink, probabilities, settled
 from ..priors import Ridge
 from ..rows import ClasswiseRows, Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
 from ..validation import one_of, positive_integer, positive_number
-from .objective import Moments, Terms, expected_log_likelihood, units_of
+from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes
 
 MEASURES = ("variation_ratio", "entropy", "mutual_information")
 #: The kernel that a search for a better one begins at: variances of the function and of an offset.
@@ -150,6 +151,8 @@ class MarginHead(nn.Module):
         self.last_terms = torch.full((2,), math.nan, dtype=torch.float64)
         self._pending: tuple[Tensor, ...] | None = None
         self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
+        self._kl: Tensor | None = None
+        self._ways: dict[Any, Callable[..., Any]] = {}
         C, m = self.n_functions, 0
         shapes = {"center": (n_features,), "spread": (n_features,), "log_kernel": (3,), "points": (m, n_features)}
         shapes |= {"whitener": (m, m), "means": (C, m), "roots": (C, m, m), "log_dets": (C,), "G": (C, m, m)}
@@ -238,7 +241,8 @@ class MarginHead(nn.Module):
         model.partial_fit((X - center) / spread, codes, classes=np.arange(self.n_classes))
         self._take(model, center, spread)
         if n_total is not None and n_total != len(X):
-            self.G, self.h = n_total / len(X) * self.G, n_total / len(X) * self.h
+            self.G *= n_total / len(X)
+            self.h *= n_total / len(X)
             self._believe()
         return self
 
@@ -288,7 +292,7 @@ class MarginHead(nn.Module):
         }
         for name, value in found.items():
             setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
-        self._pending, self._n_pending = None, 0  # what was gathered for other points
+        self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # what was known of other points
         self._keep_link(model.link_)
 
     def _keep_link(self, link: Any) -> None:
@@ -299,7 +303,8 @@ class MarginHead(nn.Module):
 
     def forward(self, features: Tensor) -> Moments:
         """Mean and variance of the latent values of rows; gradients flow to the features."""
-        return self._moments(self._lifted(features))
+        X = _wide(features)
+        return self._moments(self._lifted(X, *self._units(X)))
 
     def loss(self, features: Tensor, y: Tensor, n_total: int) -> Tensor:
         """The negative objective of a table of ``n_total`` rows, per row, as a minibatch tells it.
@@ -307,17 +312,15 @@ class MarginHead(nn.Module):
         In training mode the belief takes a step as well.  Where processes share the work
         (`torch.distributed`), they share the sums: all of them then have the same belief.
         """
-        lifted = self._lifted(features)
-        mean, variance = self._moments(lifted)
-        # Labels as the likelihoods have them: -1 and +1, or codes.
-        labels = (2 * y - 1 if self.n_functions == 1 else y).to(mean.dtype)
-        expected, sites = expected_log_likelihood(mean, variance, labels, self.likelihood)
+        X = _wide(features)
+        told = self._told(X.detach(), y)
+        if self._kl is None:
+            self._kl = self.divergence()
+        divergence, likelihood = self._kl / n_total, with_slopes(X, told.likelihood, told.slopes)
+        self.last_terms = torch.stack([told.likelihood, divergence])
         if self.training:
             with torch.no_grad():
-                self._step(lifted, sites, n_total)
-        divergence = self.divergence() / n_total
-        likelihood = expected.mean()
-        self.last_terms = torch.stack([likelihood.detach(), divergence])
+                self._step(told, len(y), n_total)
         return -likelihood + self.kl_weight * divergence
 
     def divergence(self) -> Tensor:
@@ -329,23 +332,39 @@ class MarginHead(nn.Module):
 
         return torch.vmap(of_class)(self.means, self.roots, self.log_dets).sum()
 
-    def _lifted(self, features: Tensor) -> Features:
+    def _told(self, X: Tensor, y: Tensor) -> Told:
+        """What a minibatch says; a device is told of the whole work at once, once it has done it before."""
+        # Labels as the likelihoods have them: -1 and +1, or codes.
+        labels = (2 * y - 1 if self.n_functions == 1 else y).to(torch.float64)
+        key = (X.shape, X.dtype, X.device, self.training, self.means.data_ptr(), id(self.kernel))
+        if key not in self._ways:
+            self._ways[key] = replayed(self._tell, X, labels)
+        return Told(*(part.clone() for part in self._ways[key](X, labels)))
+
+    def _tell(self, X: Tensor, labels: Tensor) -> Told:
+        with torch.enable_grad():
+            X = X.detach().requires_grad_(True)
+            center, spread = self._units(X)
+            lifted = self._lifted(X, center, spread)
+            expected, sites = expected_log_likelihood(*self._moments(lifted), labels, self.likelihood)
+            likelihood = expected.mean()
+            (slopes,) = torch.autograd.grad(likelihood, X)
+        w, b = (part.reshape(len(part), -1) for part in (sites.w, sites.b))
+        phi = lifted.phi.detach()
+        G, h = torch.vmap(lambda w, b: Features(phi, phi[:, 0]).gather(w, b), in_dims=1)(w, b)
+        return Told(likelihood.detach(), slopes, center.detach(), spread.detach(), G, h)
+
+    def _units(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of the features: of these rows in training, unless there is but one."""
+        if self.training and len(X) > 1:
+            return units_of(X)
+        return self.center.to(X.dtype), self.spread.to(X.dtype)
+
+    def _lifted(self, X: Tensor, center: Tensor, spread: Tensor) -> Features:
         if not self.is_fitted:
             raise RuntimeError("The head has no inducing points yet: call fit with the features of some rows first.")
-        with torch.autocast(features.device.type, enabled=False):  # half precision has too few digits for differences
-            X = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
-            X = self._standardised(X)
-            return InducingRows(self.kernel, self.points, self.whitener, 0.0).lift(X)
-
-    def _standardised(self, X: Tensor) -> Tensor:
-        """Features less their mean, over their deviation; a single row is seen as earlier ones were."""
-        if not self.training or len(X) == 1:
-            return (X - self.center.to(X.dtype)) / self.spread.to(X.dtype)
-        center, spread = units_of(X)
-        with torch.no_grad():
-            self.center = torch.lerp(self.center, center.to(self.center.dtype), _MOMENTUM)
-            self.spread = torch.lerp(self.spread, spread.to(self.spread.dtype), _MOMENTUM)
-        return (X - center) / spread
+        with torch.autocast(X.device.type, enabled=False):  # half precision has too few digits for differences
+            return InducingRows(self.kernel, self.points, self.whitener, 0.0).lift((X - center) / spread)
 
     def _moments(self, lifted: Features) -> Moments:
         means, roots = (part.to(lifted.phi.dtype) for part in (self.means, self.roots))
@@ -358,12 +377,11 @@ class MarginHead(nn.Module):
             mu, v = torch.vmap(of_class, out_dims=1)(means, roots)
         return Moments(mu[:, 0], v[:, 0]) if self.n_functions == 1 else Moments(mu, v)
 
-    def _step(self, lifted: Features, sites: Sites, n_total: int) -> None:
-        """The sums of a few minibatches join those of earlier ones, and the belief follows."""
-        w, b = (part.reshape(len(part), -1) for part in (sites.w, sites.b))
-        phi = lifted.phi.detach()
-        n_rows = torch.full((1,), float(len(w)), dtype=torch.float64, device=phi.device)
-        sums = (*torch.vmap(lambda w, b: Features(phi, phi[:, 0]).gather(w, b), in_dims=1)(w, b), n_rows)
+    def _step(self, told: Told, n_rows: int, n_total: int) -> None:
+        """Units follow the minibatch; the sums of a few of them join those of earlier ones, and the belief follows."""
+        self.center.lerp_(told.center.to(self.center.dtype), _MOMENTUM)
+        self.spread.lerp_(told.spread.to(self.spread.dtype), _MOMENTUM)
+        sums = told.G, told.h, torch.full((1,), float(n_rows), dtype=torch.float64, device=told.G.device)
         sums = sums if self._pending is None else combined(self._pending, 1, sums)
         self._n_pending += 1
         if self._n_pending < self.every:
@@ -372,21 +390,22 @@ class MarginHead(nn.Module):
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             for part in sums:
                 torch.distributed.all_reduce(part)
-        G, h, n_rows = sums
-        # New tensors: those of the forward pass are still wanted by the backward pass.
-        self.G = torch.lerp(self.G, n_total / n_rows * G, self.rate)
-        self.h = torch.lerp(self.h, n_total / n_rows * h, self.rate)
+        G, h, rows = sums
+        self.G.lerp_(n_total / rows * G, self.rate)
+        self.h.lerp_(n_total / rows * h, self.rate)
         self._pending, self._n_pending = None, 0
         self._believe()
 
     def _believe(self) -> None:
-        """The belief that the sums imply."""
+        """The belief that the sums imply, where the belief was: what is recorded of the work looks there."""
         prior = Ridge.isotropic(self.points.shape[0])
 
         def of_class(G: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return tuple(prior.given(G / self.kl_weight, h / self.kl_weight)[:3])  # type: ignore[return-value]
 
-        self.means, self.roots, self.log_dets = torch.vmap(of_class)(self.G, self.h)
+        for own, new in zip((self.means, self.roots, self.log_dets), torch.vmap(of_class)(self.G, self.h), strict=True):
+            own.copy_(new)
+        self._kl = None
 
     # What it says --------------------------------------------------------------------------------
 
@@ -417,7 +436,15 @@ class MarginHead(nn.Module):
             given = state_dict.get(prefix + name)
             if given is not None and given.shape != own.shape and given.ndim == own.ndim:
                 setattr(self, name, torch.zeros_like(given, device=own.device))
+        self._pending, self._n_pending, self._kl = None, 0, None
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_ways": {}}  # recordings stay where they were made
 
     def extra_repr(self) -> str:
         return f"{self.n_features}, {self.n_classes}, n_inducing={self.n_inducing}, loss={self.loss_name!r}"
+
+
+def _wide(features: Tensor) -> Tensor:
+    return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features

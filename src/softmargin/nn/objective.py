@@ -20,6 +20,17 @@ class Moments(NamedTuple):
     variance: Tensor
 
 
+class Told(NamedTuple):
+    """What a minibatch says: its mean likelihood and the slopes of that in the features, their units, and the sums."""
+
+    likelihood: Tensor
+    slopes: Tensor
+    center: Tensor
+    spread: Tensor
+    G: Tensor
+    h: Tensor
+
+
 class Terms(NamedTuple):
     """What an objective is made of, for each row of the table: the expected log-likelihood, and the divergence."""
 
@@ -58,3 +69,28 @@ def expected_log_likelihood(mean: Tensor, variance: Tensor, labels: Tensor, like
         sites = likelihood.sites(labels, mean, variance)
     apply: Any = _Expected.apply
     return apply(mean, variance, *sites), sites
+
+
+class _WithSlopes(torch.autograd.Function):
+    """A number whose slopes in some features are known."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
+        ctx.save_for_backward(slopes)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        return slopes[0] * ctx.saved_tensors[0], None, None
+
+
+def with_slopes(features: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
+    """``value``, as a function of the features that has such slopes.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with_slopes(x, torch.tensor(3.0), torch.tensor([1.0, 2.0])).backward()
+    >>> x.grad
+    tensor([1., 2.])
+    """
+    apply: Any = _WithSlopes.apply
+    return apply(features, value, slopes)
