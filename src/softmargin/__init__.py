@@ -1,6 +1,6 @@
 """Kernel classifiers that know how sure they are, behind the scikit-learn API."""
 
-from . import kernels, prior_shift, uncertainty
+from . import active, adversarial, kernels, prior_shift, uncertainty
 from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from .features import FourierFeatures
 
@@ -12,6 +12,8 @@ __all__ = [
     "BayesianSVC",
     "FourierFeatures",
     "__version__",
+    "active",
+    "adversarial",
     "kernels",
     "prior_shift",
     "uncertainty",

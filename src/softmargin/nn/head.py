@@ -200,6 +200,7 @@ class MarginHead(nn.Module):
         *,
         tune: bool = False,
         n_total: int | None = None,
+        tol: float = 1e-3,
         random_state: Any = 0,
         n_jobs: int | None = None,
     ) -> Any:
@@ -216,6 +217,8 @@ class MarginHead(nn.Module):
             matters, and tuning takes longest there.
         n_total : int, optional
             The rows that these stand for, where they are a sample; the belief is as sure as all of them would make it.
+        tol : float
+            The share of the objective that may be left to gain.
         random_state : int, RandomState or None
             Seeds the choice of points.
         n_jobs : int, optional
@@ -235,6 +238,7 @@ class MarginHead(nn.Module):
             multi_class=self.multi_class,
             tune="logistic" if tune else None,
             n_inducing=min(self.n_inducing, len(X)),
+            tol=tol,
             random_state=random_state,
             n_jobs=n_jobs,
         )

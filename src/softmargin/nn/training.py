@@ -23,6 +23,8 @@ _ROWS_AT_ONCE = 1024
 _FEWEST_ROWS, _ROWS_PER_POINT, _ROWS_PER_POINT_AT_LAST = 2000, 20, 100
 #: Rows are brought to the device all at once if they take no more than this.
 _MOST_BYTES = 2**32
+#: How far the head is found on the way, and at the end: what may be left to gain.
+_ROUGH, _FINE = 0.03, 1e-3
 #: The weight of the divergence at the beginning of the warm-up.
 _FIRST_KL_WEIGHT = 0.1
 
@@ -148,7 +150,7 @@ class Trainer:
     def place_head(self) -> None:
         """Points, and a belief in closed form, for features as they are."""
         size = max(_FEWEST_ROWS, _ROWS_PER_POINT * self.head.n_inducing)
-        self._fit_head(self.train.some(size, self.generator))
+        self._fit_head(self.train.some(size, self.generator), _ROUGH)
 
     def one_epoch(self, refresh: bool = True) -> None:
         """A pass over all rows, and a look at those held out; the head may be placed anew before."""
@@ -222,18 +224,19 @@ class Trainer:
         self.head.kl_weight = 1.0
         before, own = self.best[0], self.state()
         size = max(_FEWEST_ROWS, _ROWS_PER_POINT_AT_LAST * self.head.n_inducing)
-        self._fit_head(self.train.some(size, self.generator))
+        self._fit_head(self.train.some(size, self.generator), _FINE)
         if self.held_out is not None and self.score().log_loss > before:
             self.load(own)
 
     def features(self, X: Tensor) -> Tensor:
         return features_of(self.network, X, self.device)
 
-    def _fit_head(self, rows: Labelled) -> None:
+    def _fit_head(self, rows: Labelled, tol: float) -> None:
         self.head.fit(
             self.features(rows.X),
             rows.y,
             n_total=len(self.train.y),
+            tol=tol,
             random_state=self.seed,
             n_jobs=self.n_jobs,
         )
