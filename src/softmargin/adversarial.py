@@ -200,9 +200,14 @@ def art_classifier(model: Any, clip_values: tuple[float, float] | None = None) -
     Classes are numbered in the order of ``model.classes_``, and outputs are probabilities.  Slopes of the loss are
     scaled row by row as in `fgsm`: attacks go by their direction.  Needs ``pip install "softmargin[art]"``.
 
-    >>> from art.attacks.evasion import ProjectedGradientDescent  # doctest: +SKIP
-    >>> attack = ProjectedGradientDescent(art_classifier(model), eps=0.3, eps_step=0.1)  # doctest: +SKIP
-    >>> attacked = attack.generate(X)  # doctest: +SKIP
+    >>> from art.attacks.evasion import FastGradientMethod
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> attacked = FastGradientMethod(art_classifier(model), eps=0.5).generate(X)
+    >>> bool(model.score(attacked, y) < model.score(X, y))
+    True
     """
     art = needed("art.estimators", "art", "art_classifier")
     of_classes = art.classification.ClassGradientsMixin, art.classification.ClassifierMixin
