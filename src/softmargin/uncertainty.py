@@ -84,8 +84,8 @@ def variation_ratio(model: Any, X: Any) -> np.ndarray:
     >>> bool(among_others < 0.01), bool(far_away > 0.3)
     (True, True)
     """
-    mu, v, link, jobs = _latent(model, X)
-    return _by_rows(lambda mu, v: variation_ratio_of(mu, v, link), mu, v, jobs)
+    mu, v, link, jobs = latent_of(model, X)
+    return by_rows(lambda mu, v: variation_ratio_of(mu, v, link), mu, v, jobs)
 
 
 def entropy(model: Any, X: Any) -> np.ndarray:
@@ -160,12 +160,12 @@ def mutual_information(model: Any, X: Any, n_samples: int = 256, random_state: A
     (True, True)
     """
     positive_integer("n_samples", n_samples)
-    mu, v, link, jobs = _latent(model, X)
+    mu, v, link, jobs = latent_of(model, X)
     draws = None if mu.ndim == 1 else normal_draws(n_samples, mu.shape[1], random_state)
-    return _by_rows(lambda mu, v: mutual_information_of(mu, v, link, draws), mu, v, jobs)
+    return by_rows(lambda mu, v: mutual_information_of(mu, v, link, draws), mu, v, jobs)
 
 
-def _latent(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
+def latent_of(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
     """Latent means and variances, the link behind them, and how many threads may follow."""
     if isinstance(model, Pipeline):
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
@@ -178,7 +178,7 @@ def _latent(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
     return np.asarray(mu, dtype=float), np.asarray(v, dtype=float), model.link_, n_threads(model.n_jobs)
 
 
-def _by_rows(function: Callable[..., np.ndarray], mu: np.ndarray, v: np.ndarray, jobs: int) -> np.ndarray:
+def by_rows(function: Callable[..., np.ndarray], mu: np.ndarray, v: np.ndarray, jobs: int) -> np.ndarray:
     """A function of each row's moments, block by block."""
 
     def one_block(index: int) -> np.ndarray:
@@ -200,7 +200,7 @@ def variation_ratio_of(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray:
     >>> variation_ratio_of(np.array([[1.0, 1.0, 1.0]]), np.array([[4.0, 4.0, 4.0]]), LogisticLink()).round(6)
     array([0.666667])
     """
-    g = mu + _shift(link)
+    g = mu + shift_of(link)
     if g.ndim == 2:
         return 1 - winning(g, v).max(axis=1)
     # At v = 0 the favourite is certain, unless the score is exactly zero and there is none.
@@ -208,7 +208,7 @@ def variation_ratio_of(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray:
         return ndtr(-np.abs(g) / np.maximum(np.sqrt(v), _LEAST))
 
 
-def _shift(link: Link) -> Any:
+def shift_of(link: Link) -> Any:
     """What is added to latent values to make scores of one sign, or the largest score, out of them."""
     return getattr(link, "offset", 0.0) / getattr(link, "slope", 1.0)
 
@@ -237,7 +237,7 @@ def _information_of_two(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray
     function does, and :math:`E\, \Phi(a t) = \Phi(a m / \sqrt{1 + a^2 r^2})`.
     """
     slope = getattr(link, "slope", 1.0)
-    m = slope * (mu + _shift(link))
+    m = slope * (mu + shift_of(link))
     r = np.maximum(slope * np.sqrt(v), 1e-12 * (_DECIDED + np.abs(m)))
     low, high = (np.clip((end - m) / r, -_FULL_REACH, _FULL_REACH) for end in (-_DECIDED, _DECIDED))
     information = np.empty_like(m)
@@ -245,7 +245,7 @@ def _information_of_two(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray
         x, weights = even(low[i], high[i], n_nodes)
         weights = weights * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
         t = m[i, None] + r[i, None] * x
-        f = t / slope - _shift(link)
+        f = t / slope - shift_of(link)
         p, openness = _two_classes(link.score(f, np.zeros_like(f)))
         mean = ndtr(_PROBIT_SLOPE * m[i] / np.hypot(1, _PROBIT_SLOPE * r[i]))
         mean = np.clip(mean + (weights * (p - ndtr(_PROBIT_SLOPE * t))).sum(axis=1), 0, 1)

@@ -32,7 +32,7 @@ from scipy.special import entr, ndtr
 from sklearn.utils import check_random_state
 
 from ..links import probabilities
-from ..uncertainty import _by_rows, _latent, _shift, entropy, mutual_information, variation_ratio, variation_ratio_of
+from ..uncertainty import by_rows, entropy, latent_of, mutual_information, shift_of, variation_ratio, variation_ratio_of
 from ..validation import one_of, positive_integer
 from .diverse import MOST_AT_ONCE, n_candidates, spread
 from .pool import allowed_rows, as_pool, block_of, blocks, taken
@@ -59,7 +59,7 @@ def _random(model: Any, X: Any, draws: Draws) -> np.ndarray:
 
 
 def _entropy_of_mean(model: Any, X: Any, draws: Draws) -> np.ndarray:
-    return entr(probabilities(_latent(model, X)[0])).sum(axis=1)
+    return entr(probabilities(latent_of(model, X)[0])).sum(axis=1)
 
 
 def _margin(model: Any, X: Any, draws: Draws) -> np.ndarray:
@@ -263,16 +263,16 @@ def _largest_ratios(model: Any, X: Any, n: int, least: float) -> np.ndarray:
     ratio is at most :math:`1 - \prod_{j \neq k} \Phi((g_k - g_j) / \sqrt{v_k + v_j})`, for which a glance is enough.
     Rows are integrated in the order of this bound, until no other row can reach the n-th of those that have been.
     """
-    mu, v, link, jobs = _latent(model, X)
+    mu, v, link, jobs = latent_of(model, X)
     if mu.ndim == 1:
         return variation_ratio_of(mu, v, link)
-    bound = _beaten(mu + _shift(link), v)
+    bound = _beaten(mu + shift_of(link), v)
     order = np.argsort(-bound, kind="stable")
     score, best, start, size = np.full(len(mu), -np.inf), np.empty(0), 0, max(_FIRST_LOOK, 2 * n)
     while start < len(order) and bound[order[start]] >= least - _SLACK:
         rows = order[start : start + size]
         rows = rows[bound[rows] >= least - _SLACK]
-        score[rows] = _by_rows(lambda mu, v: variation_ratio_of(mu, v, link), mu[rows], v[rows], jobs)
+        score[rows] = by_rows(lambda mu, v: variation_ratio_of(mu, v, link), mu[rows], v[rows], jobs)
         best = _largest(np.append(best, score[rows]), n)
         least = max(least, best.min() if len(best) == n else -np.inf)
         start, size = start + size, 2 * size
