@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..arrays import combined, inverse_lower, replayed, to_numpy
+from ..arrays import combined, replayed, to_numpy
 from ..estimators import BayesianSVC
-from ..gaussian import Belief, class_parts
+from ..gaussian import Belief
 from ..kernels import RBF, Constant, Kernel
 from ..likelihoods import named_likelihood
 from ..links import Link, LogisticLink, SoftmaxLink, probabilities, settled
 from ..priors import Ridge
-from ..rows import ClasswiseRows, Features, InducingRows
+from ..rows import Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
 from ..validation import one_of, positive_integer, positive_number
+from .closed import checked, known_to
 from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes
 
 MEASURES = ("variation_ratio", "entropy", "mutual_information")
@@ -229,7 +230,7 @@ class MarginHead(nn.Module):
         self
             The fitted head.
         """
-        X, codes = self._checked(features, y)
+        X, codes = checked(features, y, self.n_features, self.n_classes)
         center, spread = (to_numpy(part) for part in units_of(torch.as_tensor(X)))
         start = _VARIANCE * RBF(self.length_scale) + Constant(_OFFSET)
         model = BayesianSVC(
@@ -243,7 +244,8 @@ class MarginHead(nn.Module):
             n_jobs=n_jobs,
         )
         model.partial_fit((X - center) / spread, codes, classes=np.arange(self.n_classes))
-        self._take(model, center, spread)
+        self._take({"center": center, "spread": spread} | known_to(model))
+        self._keep_link(model.link_)
         if n_total is not None and n_total != len(X):
             self.G *= n_total / len(X)
             self.h *= n_total / len(X)
@@ -252,52 +254,18 @@ class MarginHead(nn.Module):
 
     def calibrate(self, features: Any, y: Any) -> Any:
         """Fits the link anew, on rows that neither the network nor the head has learned from; returns the head."""
-        X, codes = self._checked(features, y)
+        X, codes = checked(features, y, self.n_features, self.n_classes)
         with torch.no_grad():
             mean, variance = (to_numpy(part) for part in self(torch.as_tensor(X, device=self.points.device)))
         labels = 2.0 * codes - 1 if self.n_functions == 1 else codes.astype(float)
         self._keep_link(Record(mean, variance, labels, np.ones(len(codes))).link())
         return self
 
-    def _checked(self, features: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        X, codes = to_numpy(features).astype(np.float64), to_numpy(y)
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(f"features must have shape (n_rows, {self.n_features}), got {X.shape}.")
-        if len(codes) != len(X):
-            raise ValueError(f"There are {len(X)} rows of features, but {len(codes)} labels.")
-        bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
-        if len(bad):
-            raise ValueError(
-                f"Feature {bad[0]} (of {len(bad)} such) is not finite in some rows: the network has diverged; lower "
-                f"its learning rate, or clip its gradients."
-            )
-        if len(codes) and not (codes.min() >= 0 and codes.max() < self.n_classes):
-            raise ValueError(
-                f"Labels must be codes from 0 to {self.n_classes - 1}, got {codes.min()} to {codes.max()}."
-            )
-        return X, codes
-
-    def _take(self, model: Any, center: np.ndarray, spread: np.ndarray) -> None:
+    def _take(self, known: dict[str, np.ndarray]) -> None:
         """All that a fitted model knows."""
-        rows = model.rows_.rows if isinstance(model.rows_, ClasswiseRows) else model.rows_
-        beliefs = class_parts(model.belief_)
-        precisions = [inverse @ inverse.T for inverse in (inverse_lower(part.root) for part in beliefs)]
-        found = {
-            "center": center,
-            "spread": spread,
-            "log_kernel": rows.kernel.theta,
-            "points": rows.points,
-            "whitener": rows.whitener,
-            "means": np.stack([part.mean for part in beliefs]),
-            "roots": np.stack([part.root for part in beliefs]),
-            "log_dets": np.array([float(part.log_det) for part in beliefs]),
-            "G": np.stack(precisions) - np.eye(rows.n_weights),
-            "h": np.stack([precision @ part.mean for precision, part in zip(precisions, beliefs, strict=True)]),
-        }
-        for name, value in found.items():
+        for name, value in known.items():
             setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
         self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # what was known of other points
-        self._keep_link(model.link_)
 
     def _keep_link(self, link: Any) -> None:
         numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
@@ -343,7 +311,9 @@ class MarginHead(nn.Module):
         key = (X.shape, X.dtype, X.device, self.training, self.means.data_ptr(), id(self.kernel))
         if key not in self._ways:
             self._ways[key] = replayed(self._tell, X, labels)
-        return Told(*(part.clone() for part in self._ways[key](X, labels)))
+        told = self._ways[key](X, labels)
+        # The next minibatch is told at the same place, and slopes may be wanted after it.
+        return told._replace(likelihood=told.likelihood.clone(), slopes=told.slopes.clone())
 
     def _tell(self, X: Tensor, labels: Tensor) -> Told:
         with torch.enable_grad():
@@ -389,7 +359,7 @@ class MarginHead(nn.Module):
         sums = sums if self._pending is None else combined(self._pending, 1, sums)
         self._n_pending += 1
         if self._n_pending < self.every:
-            self._pending = sums
+            self._pending = tuple(part.clone() for part in sums) if self._pending is None else sums
             return
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             for part in sums:

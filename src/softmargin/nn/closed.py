@@ -1,0 +1,46 @@
+"""The head in closed form: what may come in, and what a fitted classifier of the features knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import inverse_lower, to_numpy
+from ..gaussian import class_parts
+from ..rows import ClasswiseRows
+
+
+def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features in double precision and codes, both on the host, or an error that says what is wrong with them."""
+    X, codes = to_numpy(features).astype(np.float64), to_numpy(y)
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise ValueError(f"features must have shape (n_rows, {n_features}), got {X.shape}.")
+    if len(codes) != len(X):
+        raise ValueError(f"There are {len(X)} rows of features, but {len(codes)} labels.")
+    bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    if len(bad):
+        raise ValueError(
+            f"Feature {bad[0]} (of {len(bad)} such) is not finite in some rows: the network has diverged; lower its "
+            f"learning rate, or clip its gradients."
+        )
+    if len(codes) and not (codes.min() >= 0 and codes.max() < n_classes):
+        raise ValueError(f"Labels must be codes from 0 to {n_classes - 1}, got {codes.min()} to {codes.max()}.")
+    return X, codes
+
+
+def known_to(model: Any) -> dict[str, np.ndarray]:
+    """Kernel, points, belief and natural parameters of a fitted classifier, by the names that a head has for them."""
+    rows = model.rows_.rows if isinstance(model.rows_, ClasswiseRows) else model.rows_
+    beliefs = class_parts(model.belief_)
+    precisions = [inverse @ inverse.T for inverse in (inverse_lower(part.root) for part in beliefs)]
+    return {
+        "log_kernel": rows.kernel.theta,
+        "points": rows.points,
+        "whitener": rows.whitener,
+        "means": np.stack([part.mean for part in beliefs]),
+        "roots": np.stack([part.root for part in beliefs]),
+        "log_dets": np.array([float(part.log_det) for part in beliefs]),
+        "G": np.stack(precisions) - np.eye(rows.n_weights),
+        "h": np.stack([precision @ part.mean for precision, part in zip(precisions, beliefs, strict=True)]),
+    }
