@@ -193,11 +193,22 @@ def test_numbers_that_are_chosen_for_the_user(moons, monkeypatch):
     X, y = moons
     model = BayesianKernelMachine(KERNEL, tune=None, inference="stein", n_steps=1, random_state=0).fit(X, y)
     assert (model.n_particles_, model.n_frequencies_) == (32, 128)
-    monkeypatch.setattr(estimator, "_FEW_ROWS", 200)
+    monkeypatch.setattr(estimator, "_WORK", 16)
     monkeypatch.setattr(estimator, "_FREQUENCIES", (16, 1024))
     model = clone(model).fit(X, y)
     assert (model.n_particles_, model.n_frequencies_) == (16, 32)  # a power of two near 300 / 8
     assert quick(n_frequencies=7, n_particles=3).fit(X, y).particles_.weights.shape == (3, 15, 1)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_particles", "n_steps"),
+    [(200, 32, 100), (3000, 32, 234), (30_000, 16, 2343), (60_000, 8, 4687), (500_000, 4, 8000)],
+)
+def test_more_rows_take_more_steps_of_fewer_particles(n_rows, n_particles, n_steps):
+    found, journey = BayesianKernelMachine()._planned(n_rows)
+    assert (found, journey.n_steps) == (n_particles, n_steps)
+    assert BayesianKernelMachine(n_particles=5)._planned(n_rows)[0] == 5
+    assert BayesianKernelMachine(n_steps=1000)._planned(n_rows)[0] == 32
 
 
 # Predictions -------------------------------------------------------------------------------------

@@ -34,15 +34,16 @@ STARTS = ("belief", "prior")
 STEIN_KERNELS = ("auto", "rbf")
 #: Rows for each frequency, of which there are a power of two, within limits.
 _ROWS_PER_FREQUENCY, _FREQUENCIES = 8, (128, 1024)
-#: Particles for tables of up to so many rows, and of more.
-_FEW_ROWS, _PARTICLES = 10_000, (32, 16)
+#: Steps of all particles together, roughly, and how many particles there may be, a power of two: one that has seen more
+#: rows is worth more than several that have seen fewer, but below a few their spread says nothing.
+_WORK, _PARTICLES = 32_000, (4, 32)
 #: Up to so many rows have all had their say when the kernel was tuned: particles have nothing to add.
 _ROWS_FOR_PARTICLES = 1024
 #: How far the ascent goes that particles start from, at most.
 _START_TOLERANCE, _START_PASSES = 3e-3, 20
 #: Rows of a minibatch; steps of particles that are near where they go, by all rows; otherwise as many as visit each row
 #: so often, within limits; and visits to each row of a batch in a stream.
-_BATCH_ROWS, _NEAR_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 2000), 2
+_BATCH_ROWS, _NEAR_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 8000), 2
 
 
 class BayesianKernelMachine(TunedClassifier):
@@ -74,7 +75,7 @@ class BayesianKernelMachine(TunedClassifier):
     frequencies : {"orthogonal", "plain", "quasi"}
         How they are drawn: see `FourierFeatures`.
     n_particles : int or "auto"
-        ``"auto"`` takes 32, and 16 for more than 10,000 rows.
+        ``"auto"`` takes 32, and fewer where there are more than 1,400 steps: 16, 8 or 4.
     learn : {"widths", "all", "weights"}
         What particles move besides their weights: length-scales; variances too, which is to learn the regularisation;
         or nothing, the kernel being held.
@@ -87,7 +88,7 @@ class BayesianKernelMachine(TunedClassifier):
     temperature : float or "mean"
         Divides the log-likelihood: 1 is the posterior, and ``"mean"``, the number of rows, the paper's objective.
     n_steps : int or "auto"
-        Of particles.  ``"auto"`` visits each row twenty times, in 200 to 2,000 steps; 100 where each takes all rows,
+        Of particles.  ``"auto"`` visits each row twenty times, in 200 to 8,000 steps; 100 where each takes all rows,
         from a belief on and with the Stein kernel ``"auto"``.
     step_size : float
         The length of the first of them, in posterior deviations; it falls to nothing.
@@ -246,10 +247,7 @@ class BayesianKernelMachine(TunedClassifier):
         """Particles from the belief of a fit on, over the same rows."""
         rows, reason = LabelledRows(*found.data[:4]), found.reason
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31))
-        n_particles = self.n_particles
-        if isinstance(n_particles, str):
-            n_particles = _PARTICLES[len(rows.y) > _FEW_ROWS]
-        journey = self._journey(len(rows.y), n_particles)
+        n_particles, journey = self._planned(len(rows.y))
         machine = self._machine(found)
         state = journey.begun(machine.frame.draws(n_particles, rng))
         if reason not in ("time", "interrupt"):
@@ -260,15 +258,18 @@ class BayesianKernelMachine(TunedClassifier):
     def _batch_rows(self) -> int:
         return _BATCH_ROWS if isinstance(self.batch_size, str) else self.batch_size
 
-    def _journey(self, n_rows: int, n_particles: int) -> Journey:
-        batch_rows = self._batch_rows
+    def _planned(self, n_rows: int) -> tuple[int, Journey]:
+        """How many particles go, and how far."""
+        batch_rows, given = self._batch_rows, self.n_particles
         whole = n_rows <= batch_rows
-        near = whole and self.start == "belief" and n_particles > 1
+        near = whole and self.start == "belief" and given != 1
         near = near and isinstance(self.stein_kernel, str) and self.stein_kernel == "auto"
         n_steps = self.n_steps
         if isinstance(n_steps, str):
             n_steps = _NEAR_STEPS if near else int(np.clip(_VISITS * n_rows / batch_rows, *_STEPS))
-        return Journey(n_steps, batch_rows, self.step_size, whole, near=near)
+        affordable = 2 ** round(math.log2(_WORK / n_steps))
+        n_particles = int(np.clip(affordable, *_PARTICLES)) if isinstance(given, str) else given
+        return n_particles, Journey(n_steps, batch_rows, self.step_size, whole, near=near)
 
     def _machine(self, found: Found) -> Machine:
         """The density whose particles are to move: that of all rows so far, for which those of a batch stand."""
