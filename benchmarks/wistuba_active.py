@@ -138,7 +138,7 @@ def curve_of(folder: Path, cell: Cell, n_queries: int) -> tuple[Cell, list[float
 
 
 def compute(folder: Path, tables: Sequence[str], args: argparse.Namespace, curves: Curves) -> None:
-    """What is missing, the smallest tables first, in two processes."""
+    """What is missing, the smallest tables first, in as many processes as wanted."""
     sizes = {table: len(read(folder, table)[1]) for table in tables}
     cells = [
         Cell(table, turn, model, policy)
@@ -148,7 +148,7 @@ def compute(folder: Path, tables: Sequence[str], args: argparse.Namespace, curve
         for policy in args.policies
     ]
     todo = [cell for cell in cells if cell not in curves.errors]
-    parts: Any = Parallel(n_jobs=2, return_as="generator_unordered")
+    parts: Any = Parallel(n_jobs=args.n_jobs, return_as="generator_unordered")
     for done, (cell, errors) in enumerate(parts(delayed(curve_of)(folder, cell, n_queries(args)) for cell in todo)):
         curves.keep(cell, errors)
         if (done + 1) % 100 == 0:
@@ -293,6 +293,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, help="a file of curves to complete")
     parser.add_argument("--turns", type=int, help="fewer repetitions")
     parser.add_argument("--small", type=int, help="only tables of fewer rows")
+    parser.add_argument("--n-jobs", type=int, default=2, help="curves computed at once")
 
 
 def chosen_parts(args: argparse.Namespace) -> dict[str, list[str]]:

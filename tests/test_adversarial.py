@@ -16,7 +16,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import softmargin.adversarial as adversarial
 from softmargin import (
     BayesianGPC,
     BayesianKernelMachine,
@@ -32,8 +31,9 @@ from softmargin.adversarial import (
     fgsm,
     input_gradients,
     log_loss_gradients,
-    loss_slopes,
+    slopes,
 )
+from softmargin.adversarial.slopes import loss_slopes
 from softmargin.kernels import RBF, Constant, Linear, Matern, White
 from softmargin.links import LogisticLink, ProbitLink, SoftmaxLink, log_losses
 from softmargin.validation import codes_of
@@ -183,7 +183,7 @@ def test_single_precision_has_the_same_slopes(table):
 def test_chunks_equal_the_whole(flowers, monkeypatch):
     model, X, y = copy.copy(flowers[0]), *flowers[1:]
     whole = [*input_gradients(model, X), fgsm(model, X, y, eps=0.1)]
-    monkeypatch.setattr(adversarial, "rows_in_block", lambda width: 7)
+    monkeypatch.setattr(slopes, "rows_in_block", lambda width: 7)
     model.n_jobs = 2
     for part, other in zip([*input_gradients(model, X), fgsm(model, X, y, eps=0.1)], whole, strict=True):
         assert_allclose(part, other, rtol=1e-9, atol=1e-12)

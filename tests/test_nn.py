@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 torch = pytest.importorskip("torch")
@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from softmargin import BayesianSVC  # noqa: E402
+from softmargin.adversarial import fgsm  # noqa: E402
 from softmargin.gaussian import class_parts  # noqa: E402
 from softmargin.likelihoods import Hinge, Rivals  # noqa: E402
 from softmargin.monitor import InterruptedFitWarning  # noqa: E402
@@ -112,7 +113,9 @@ def test_bad_features_are_refused(features, labels, message):
         MarginHead(D, K).fit(features, labels)
 
 
-@pytest.mark.parametrize("settings", [{"n_classes": 1}, {"n_inducing": 0}, {"rate": -1.0}, {"every": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"n_classes": 1}, {"n_inducing": 0}, {"rate": -1.0}, {"every": 0}, {"loss": "hing"}]
+)
 def test_bad_settings_are_refused(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         MarginHead(**({"n_features": D, "n_classes": K} | settings))
@@ -327,7 +330,7 @@ def test_batches_come_one_by_one():
         for part in np.array_split(np.arange(len(y)), 3):
             model.partial_fit(X[part], y[part], classes=np.arange(10))
     assert model.score(X_test, y_test) > 0.8
-    with pytest.raises(ValueError, match=r"not there before: \[17\]"):
+    with pytest.raises(ValueError, match=r"y holds \[17\]"):
         model.partial_fit(X[:2], [17, 1])
 
 
@@ -365,6 +368,10 @@ def test_time_and_patience_end_the_training():
         ({"network": "cifar"}, "does not take rows of shape"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
         ({"epochs": 0}, "epochs"),
+        ({"loss": "hing"}, "loss must be one of"),
+        ({"multi_class": "crammer-singer"}, "multi_class must be one of"),
+        ({"multi_class": "softmax"}, "goes with loss='logistic'"),
+        ({"device": "gpu"}, "device='gpu'"),
         ({"network": lambda shape: nn.Unflatten(1, (8, 8))}, "row of features"),
     ],
 )
@@ -378,8 +385,29 @@ def test_rows_of_another_shape_are_refused():
     model = HybridClassifier(epochs=1, n_inducing=20, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="64"):
         model.predict(X[:, :10])
-    with pytest.raises(ValueError, match="one class"):
+    with pytest.raises(ValueError, match=r"only one class: \[0.0\]"):
         HybridClassifier().fit(X, np.zeros(len(X)))
+
+
+def test_missing_values_are_named_and_a_failed_fit_leaves_the_model():
+    frame, species = load_iris(return_X_y=True, as_frame=True)
+    model = HybridClassifier(epochs=1, n_inducing=20, device="cpu", random_state=0).fit(frame, species)
+    before = model.predict_proba(frame)
+    broken = frame.copy()
+    broken.iloc[3, 1] = np.nan
+    for call in (lambda: model.fit(broken, species), lambda: model.predict(broken)):
+        with pytest.raises(ValueError, match=r"sepal width \(cm\)"):
+            call()
+    with pytest.raises(ValueError, match="two classes or more"):
+        model.fit(frame.iloc[:, :2], np.zeros(150))
+    assert_array_equal(model.predict_proba(frame), before)
+    assert model.feature_names_in_.tolist() == frame.columns.tolist()
+
+
+def test_slopes_are_asked_for_without_a_warning_about_names():
+    frame, species = load_iris(return_X_y=True, as_frame=True)
+    model = HybridClassifier(epochs=1, n_inducing=20, device="cpu", random_state=0).fit(frame, species)
+    assert fgsm(model, frame, species, eps=0.1).shape == (150, 4)
 
 
 def test_slopes_in_the_inputs_are_those_of_finite_differences():
@@ -449,6 +477,8 @@ def test_the_layer_may_be_named(trained):
     assert bayesianise(model, [rows], layer=model[5], n_inducing=30, max_rows=400).head_.n_features == 32
     with pytest.raises(ValueError, match="no layer 'last'"):
         bayesianise(model, [rows], layer="last")
+    with pytest.raises(ValueError, match="no rows"):
+        bayesianise(model, [])
     with pytest.raises(ValueError, match="no Linear layer"):
         bayesianise(nn.Conv2d(1, 1, 3), [rows])
 

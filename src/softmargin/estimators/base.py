@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from ..validation import (
 )
 from .found import Data, Found, Parts
 from .posterior import named_draws
-from .predictions import LatentPredictions
+from .predictions import LatentPredictions, kept_on_failure
 
 LINKS = ("loo", "probit", "logistic")
 
@@ -91,22 +90,11 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
             The fitted classifier.
         """
         self._check_parameters()
-        with self._kept_on_failure():
+        with kept_on_failure(self):
             found = self._find(X, y, sample_weight)
         self._keep(found)
         self._warn(found.reason)
         return self
-
-    @contextmanager
-    def _kept_on_failure(self) -> Iterator[None]:
-        """A fit that fails leaves the model as it was, the names of its columns included."""
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""

@@ -14,6 +14,7 @@ from ..rows import ReducedRows, beneath
 from ..streaming import Stream, absorb
 from ..validation import declared_classes, has_missing, share
 from .base import BayesianClassifier, Found, Parts
+from .predictions import kept_on_failure
 
 
 class StreamingClassifier(BayesianClassifier):
@@ -59,7 +60,7 @@ class StreamingClassifier(BayesianClassifier):
         """
         self._check_parameters()
         self._check_streaming()
-        with self._kept_on_failure():
+        with kept_on_failure(self):
             found = self._find_more(X, y, classes, sample_weight)
         if found is not None:
             self._keep(found)

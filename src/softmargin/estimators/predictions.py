@@ -1,8 +1,10 @@
-"""From latent values to what scikit-learn asks for."""
+"""What all estimators do alike: predictions from latent values, and fits that fail without harm."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,3 +36,15 @@ class LatentPredictions:
         """The likelier class of each row."""
         score = self.decision_function(X)
         return self.classes_[(score > 0).astype(int) if score.ndim == 1 else probabilities(score).argmax(axis=1)]
+
+
+@contextmanager
+def kept_on_failure(model: Any) -> Iterator[None]:
+    """A fit that fails leaves the model as it was, the names of its columns included."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise

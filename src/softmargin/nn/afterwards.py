@@ -157,5 +157,8 @@ def _gathered(
                 return
 
     with torch.inference_mode():
-        features, labels, inputs = zip(*parts(), strict=True)
+        found = list(parts())
+    if not found:
+        raise ValueError("The loader has no rows to fit the head to.")
+    features, labels, inputs = zip(*found, strict=True)
     return torch.cat(features)[:max_rows].clone(), torch.cat(labels)[:max_rows].clone(), tuple(inputs[0].shape[1:])

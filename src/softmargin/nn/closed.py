@@ -9,6 +9,19 @@ import numpy as np
 from ..arrays import inverse_lower, to_numpy
 from ..gaussian import class_parts
 from ..rows import ClasswiseRows
+from ..validation import one_of
+
+#: Losses whose expectations are bounds, and how classes may meet in them: a minibatch has nothing else to go by.
+LOSSES = ("hinge", "hinge-augmented", "logistic", "logistic-jj")
+MEETINGS = ("auto", "weston-watkins", "ovr", "softmax")
+
+
+def check_words(loss: str, multi_class: str) -> None:
+    """The words of ``loss=`` and ``multi_class=``, or an error that names those there are."""
+    one_of("loss", loss, LOSSES)
+    one_of("multi_class", multi_class, MEETINGS)
+    if multi_class == "softmax" and loss != "logistic":
+        raise ValueError(f"multi_class='softmax' goes with loss='logistic', got {loss!r}.")
 
 
 def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..arrays import combined, replayed, to_numpy
 from ..estimators import BayesianSVC
 from ..gaussian import Belief
-from ..kernels import RBF, Constant, Kernel
+from ..kernels import RBF, Constant
 from ..likelihoods import named_likelihood
-from ..links import Link, LogisticLink, SoftmaxLink, probabilities, settled
+from ..links import probabilities, settled
 from ..priors import Ridge
 from ..rows import Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
 from ..validation import one_of, positive_integer, positive_number
-from .closed import checked, known_to
+from .closed import check_words, checked, known_to
+from .memory import Memory
 from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes
 
 MEASURES = ("variation_ratio", "entropy", "mutual_information")
@@ -31,7 +31,7 @@ _VARIANCE, _OFFSET = 4.0, 1.0
 _MOMENTUM = 0.1
 
 
-class MarginHead(nn.Module):
+class MarginHead(Memory):
     r"""Puts a Bayesian support vector machine (or Gaussian-process classifier) onto the features of any network.
 
     Latent functions are Gaussian processes of the features, seen through inducing points: with
@@ -106,18 +106,6 @@ class MarginHead(nn.Module):
     True
     """
 
-    center: Tensor
-    spread: Tensor
-    log_kernel: Tensor
-    points: Tensor
-    whitener: Tensor
-    means: Tensor
-    roots: Tensor
-    log_dets: Tensor
-    G: Tensor
-    h: Tensor
-    link_parameters: Tensor
-
     def __init__(
         self,
         n_features: int,
@@ -130,7 +118,6 @@ class MarginHead(nn.Module):
         rate: float = 0.05,
         every: int = 4,
     ) -> None:
-        super().__init__()
         for name, value in {
             "n_features": n_features,
             "n_classes": n_classes,
@@ -140,57 +127,22 @@ class MarginHead(nn.Module):
             positive_integer(name, value)
         if n_classes < 2:
             raise ValueError(f"n_classes={n_classes} leaves nothing to decide; there must be two at least.")
+        super().__init__(n_features, n_classes)
+        check_words(loss, multi_class)
         positive_number("rate", rate)
         positive_number("length_scale", length_scale, none=True)
         self.length_scale = math.sqrt(n_features) if length_scale is None else float(length_scale)
-        self.n_features, self.n_classes, self.n_inducing = n_features, n_classes, n_inducing
-        self.rate, self.every = rate, every
+        self.n_inducing, self.rate, self.every = n_inducing, rate, every
         self.loss_name, self.multi_class = loss, multi_class
         self.likelihood = named_likelihood(loss, multi_class, n_classes)
         self.kl_weight = 1.0
         #: Likelihood and divergence in the last loss, per row; left on the device until somebody asks.
         self.last_terms = torch.full((2,), math.nan, dtype=torch.float64)
-        self._pending: tuple[Tensor, ...] | None = None
-        self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
-        self._kl: Tensor | None = None
-        self._ways: dict[Any, Callable[..., Any]] = {}
-        C, m = self.n_functions, 0
-        shapes = {"center": (n_features,), "spread": (n_features,), "log_kernel": (3,), "points": (m, n_features)}
-        shapes |= {"whitener": (m, m), "means": (C, m), "roots": (C, m, m), "log_dets": (C,), "G": (C, m, m)}
-        shapes |= {"h": (C, m), "link_parameters": (2 + C,)}
-        for name, shape in shapes.items():
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
-
-    @property
-    def n_functions(self) -> int:
-        """Latent functions: one for two classes, otherwise one for each."""
-        return 1 if self.n_classes == 2 else self.n_classes
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.points.shape[0] > 0
 
     @property
     def terms(self) -> Terms:
         """What the last loss was made of, per row."""
         return Terms(*self.last_terms.tolist())
-
-    @property
-    def kernel(self) -> Kernel:
-        """That of standardised features."""
-        state = id(self.log_kernel), self.log_kernel._version
-        if self._known[0] != state:  # a device is asked once, not for every minibatch
-            variance, length_scale, offset = self.log_kernel.exp().tolist()
-            self._known = state, variance * RBF(length_scale) + Constant(offset)
-        return self._known[1]
-
-    @property
-    def link(self) -> Link:
-        """From latent to probability."""
-        slope, damping, *offset = to_numpy(self.link_parameters).tolist()
-        if self.n_functions == 1:
-            return LogisticLink(slope, offset[0], damping)
-        return SoftmaxLink(slope, np.array(offset), damping)
 
     # In closed form ------------------------------------------------------------------------------
 
@@ -260,16 +212,6 @@ class MarginHead(nn.Module):
         labels = 2.0 * codes - 1 if self.n_functions == 1 else codes.astype(float)
         self._keep_link(Record(mean, variance, labels, np.ones(len(codes))).link())
         return self
-
-    def _take(self, known: dict[str, np.ndarray]) -> None:
-        """All that a fitted model knows."""
-        for name, value in known.items():
-            setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
-        self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # what was known of other points
-
-    def _keep_link(self, link: Any) -> None:
-        numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
-        self.link_parameters = torch.as_tensor(numbers, dtype=torch.float64, device=self.points.device)
 
     # With the network ----------------------------------------------------------------------------
 
@@ -403,18 +345,6 @@ class MarginHead(nn.Module):
             draws = None if mean.ndim == 1 else normal_draws(256, mean.shape[1], 0)
             found = mutual_information_of(mean, variance, self.link, draws)
         return torch.as_tensor(found, device=features.device)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """A head that is not fitted has no points: it takes the shapes of the one that is read."""
-        for name, own in list(self.named_buffers(recurse=False)):
-            given = state_dict.get(prefix + name)
-            if given is not None and given.shape != own.shape and given.ndim == own.ndim:
-                setattr(self, name, torch.zeros_like(given, device=own.device))
-        self._pending, self._n_pending, self._kl = None, 0, None
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_ways": {}}  # recordings stay where they were made
 
     def extra_repr(self) -> str:
         return f"{self.n_features}, {self.n_classes}, n_inducing={self.n_inducing}, loss={self.loss_name!r}"

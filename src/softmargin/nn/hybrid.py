@@ -12,15 +12,26 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from ..arrays import to_numpy
 from ..chunks import n_threads
-from ..estimators.predictions import LatentPredictions
+from ..estimators.predictions import LatentPredictions, kept_on_failure
 from ..monitor import InterruptedFitWarning, Monitor
-from ..validation import number_of_jobs, one_of, positive_integer, positive_number
+from ..validation import (
+    check_labels,
+    check_rows,
+    codes_of,
+    declared_classes,
+    number_of_jobs,
+    one_of,
+    positive_integer,
+    positive_number,
+    present_classes,
+    refuse_infinite,
+)
+from .closed import check_words
 from .head import MarginHead
 from .networks import NETWORKS, Standardised
 from .training import Labelled, Plan, Trainer, evaluated
@@ -152,39 +163,38 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             The fitted classifier.
         """
         self._check_parameters()
-        X, y = self._check(X, y, reset=True)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}: there is nothing to tell apart.")
-        rng = check_random_state(self.random_state)
-        rows, held_out = self._split(X, codes, rng)
-        trainer = self._trainer(rows, held_out, rng.randint(2**31 - 1))
-        reason = trainer.run()
+        with kept_on_failure(self):
+            X = self._check(X, reset=True)
+            y = check_labels(X, y)
+            self.classes_ = present_classes(y, np.ones(len(y)))[0]
+            rng = check_random_state(self.random_state)
+            rows, held_out = self._split(X, np.searchsorted(self.classes_, y), rng)
+            trainer = self._trainer(rows, held_out, rng.randint(2**31 - 1))
+            reason = trainer.run()
         self._keep(trainer, reason)
         if reason == "interrupt":
             warnings.warn("Interrupted: the model is the best one found so far.", InterruptedFitWarning, stacklevel=2)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
-        """One more epoch, over these rows alone; the first call needs all ``classes``, unless they all occur.
+        """One more epoch, over these rows alone; the first call needs all ``classes``.
 
-        The link stays as it was found on rows that had not been seen: here on these, before they are learned from.
+        The link is fitted on these rows before they are learned from.
         """
         self._check_parameters()
         first = not hasattr(self, "head_")
-        X, y = self._check(X, y, reset=first)
-        if first:
-            self.classes_ = np.unique(y) if classes is None else np.unique(classes)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has labels that were not there before: {unknown.tolist()}; name all in classes.")
-        rows = Labelled(torch.as_tensor(X), torch.as_tensor(np.searchsorted(self.classes_, y)))
-        trainer = self._trainer(rows, None, check_random_state(self.random_state).randint(2**31 - 1), first)
-        if first:
-            trainer.place_head()
-        else:
-            trainer.head.calibrate(trainer.features(rows.X), rows.y)
-        trainer.one_epoch(refresh=False)
+        with kept_on_failure(self):
+            X = self._check(X, reset=first)
+            y = check_labels(X, y)
+            self.classes_ = declared_classes(classes, None if first else self.classes_)
+            codes_of(y, self.classes_)  # none but these
+            rows = Labelled(torch.as_tensor(X), torch.as_tensor(np.searchsorted(self.classes_, y)))
+            trainer = self._trainer(rows, None, check_random_state(self.random_state).randint(2**31 - 1), first)
+            if first:
+                trainer.place_head()
+            else:
+                trainer.head.calibrate(trainer.features(rows.X), rows.y)
+            trainer.one_epoch(refresh=False)
         self._keep(trainer, "epochs")
         return self
 
@@ -201,9 +211,8 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         return mean, variance
 
     def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
-        """Slopes in ``X`` of a sum over latent moments with such weights."""
-        check_is_fitted(self)
-        rows = torch.as_tensor(self._check(X, reset=False))
+        """Slopes in ``X``, checked before, of a sum over latent moments with such weights."""
+        rows = torch.as_tensor(np.asarray(X, dtype=np.float32))
         parts = zip(*(torch.as_tensor(part).split(_ROWS_WITH_SLOPES) for part in (rows, d_mu, d_v)), strict=True)
         with evaluated(self.network_, self.head_):
             return np.concatenate([to_numpy(self._slopes(*part)) for part in parts])
@@ -218,6 +227,11 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         if isinstance(self.network, str):
             one_of("network", self.network, ("auto", *NETWORKS))
+        check_words(self.loss, self.multi_class)
+        try:
+            self._device()
+        except RuntimeError as error:
+            raise ValueError(f"device={self.device!r} is none that PyTorch knows: {error}") from error
         for name in ("n_inducing", "epochs", "batch_size", "patience"):
             positive_integer(name, getattr(self, name))
         positive_number("learning_rate", self.learning_rate)
@@ -227,18 +241,21 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
 
-    def _check(self, X: Any, y: Any = "no_validation", reset: bool = False) -> Any:
-        """Numbers in single precision, as networks have them; with labels, if there are any."""
-        found: Any = validate_data(self, X, y, reset=reset, dtype=np.float32, allow_nd=True)
-        rows = found[0] if isinstance(found, tuple) else found
+    def _check(self, X: Any, reset: bool = False) -> np.ndarray:
+        """Numbers in single precision, as networks have them: rows of a table, or of any shape."""
+        rows: Any
+        if len(getattr(X, "shape", ())) > 2:
+            rows = validate_data(self, X, reset=reset, dtype=np.float32, allow_nd=True)
+        else:
+            with np.errstate(over="ignore"):
+                rows = check_rows(self, X, reset=reset, sparse=False).astype(np.float32)
+            refuse_infinite(rows, getattr(self, "feature_names_in_", None), type(self).__name__, missing=False)
         shape = rows.shape[1:]
         if reset:
             self._shape = shape
         elif shape != self._shape:
             raise ValueError(f"Rows have shape {shape}, but the model was fitted to rows of shape {self._shape}.")
-        if isinstance(found, tuple):
-            check_classification_targets(found[1])
-        return found
+        return rows
 
     def _split(self, X: np.ndarray, codes: np.ndarray, rng: np.random.RandomState) -> tuple[Labelled, Labelled | None]:
         """Rows to learn from, and rows to look at; none of these if they would be too few."""

@@ -1,11 +1,4 @@
-r"""Rows that were changed to be misread: how they are made, and how they are noticed.
-
-The latent mean and variance of a row are smooth in its numbers.  Their slopes say which small change does most harm
-(`fgsm`, and `art_classifier` for other attacks), and a model that knows how sure it is may notice that something was
-done (`AdversarialDetector`).  All of it works with the kernel and linear classifiers of this package, and with models
-that have ``latent_mean_and_variance``, ``link_``, ``classes_`` and ``_latent_pullback(X, d_mu, d_v)``: the slopes in
-``X``, whatever the shape of its rows, of :math:`\sum_{ik} (\bar\mu_{ik} \mu_{ik} + \bar v_{ik} v_{ik})`.
-"""
+"""Slopes of latent moments, and of the log loss, in the numbers of a row."""
 
 from __future__ import annotations
 
@@ -14,21 +7,15 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_ndtr, logsumexp, softmax
-from sklearn.base import BaseEstimator
-from sklearn.metrics import roc_auc_score, roc_curve
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from . import uncertainty
-from .chunks import dense, n_threads, rows_in_block, sweep
-from .extras import needed
-from .gaussian import class_parts
-from .links import Link, ProbitLink, probabilities
-from .rows import FourierRows, InducingRows, LinearRows, ParticleRows, ReducedRows, beneath
-from .validation import codes_of, has_missing, one_of
-from .winning import pieces
-
-__all__ = ["AdversarialDetector", "art_classifier", "detection_roc", "fgsm", "input_gradients", "log_loss_gradients"]
+from ..chunks import dense, n_threads, rows_in_block, sweep
+from ..gaussian import class_parts
+from ..links import Link, ProbitLink, probabilities
+from ..rows import FourierRows, InducingRows, LinearRows, ParticleRows, ReducedRows, beneath
+from ..validation import codes_of, has_missing
+from ..winning import pieces
 
 #: Nodes over a Gaussian, in its deviations, for the slopes of the probit link of many classes.
 _NODES = np.linspace(-8.0, 8.0, 129)
@@ -84,173 +71,11 @@ def log_loss_gradients(model: Any, X: Any, y: Any) -> np.ndarray:
     >>> bool((model.predict_proba(downhill) >= model.predict_proba(X))[np.arange(200), y].all())
     True
     """
-    _, slopes, miss = _slopes(model, X, y)
+    _, slopes, miss = scaled_slopes(model, X, y)
     return np.einsum("i,i...->i...", miss, slopes)
 
 
-def fgsm(model: Any, X: Any, y: Any = None, *, eps: Any, clip: tuple[float, float] | None = None) -> np.ndarray:
-    r"""The fast gradient sign method of Goodfellow et al. (2014): :math:`x + \epsilon\, \mathrm{sign}\, \nabla_x` loss.
-
-    Each number of a row moves by the same amount, in the direction that makes the label less likely.  The slopes of a
-    row are scaled before they could vanish: a row that is classified beyond all doubt is attacked like any other.
-
-    Parameters
-    ----------
-    model, X
-        As in `input_gradients`.
-    y : sequence of n_rows labels, optional
-        What is to become less likely: the true labels, or by default the predicted ones.
-    eps : float, or an array that goes with ``X`` (one for each column, say)
-        How far each number moves.
-    clip : pair of numbers, optional
-        The result is held between these: ``(0, 1)`` for images.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_moons
-    >>> from softmargin import BayesianSVC
-    >>> X, y = make_moons(200, noise=0.2, random_state=0)
-    >>> model = BayesianSVC(random_state=0).fit(X, y)
-    >>> [round(model.score(fgsm(model, X, y, eps=eps), y), 1) for eps in (0.0, 0.5)]
-    [1.0, 0.5]
-    """
-    if not np.all(np.isfinite(eps) & (np.asarray(eps) >= 0)):
-        raise ValueError(f"eps must be a number >= 0, or an array of such, got {eps!r}.")
-    rows, slopes, _ = _slopes(model, X, y)
-    moved = (rows + eps * np.sign(slopes)).astype(rows.dtype)
-    return moved if clip is None else np.clip(moved, *clip)
-
-
-class AdversarialDetector(BaseEstimator):
-    """Finds rows of which a model is less sure than of ordinary ones.
-
-    The threshold is a quantile of ordinary rows, such that a new row that is as ordinary gives a false alarm with a
-    probability of at most ``false_alarm_rate``, whatever the model and the measure: of n + 1 exchangeable rows, each is
-    as likely to be the new one.  Rows that reach ``threshold_`` without exceeding it give no alarm: ties do no harm.
-
-    Parameters
-    ----------
-    model : a fitted classifier
-    false_alarm_rate : float
-        Between 0 and 1; a rate of 1 / n takes n - 1 rows or more.
-    measure : {"variation_ratio", "entropy", "mutual_information"} or callable
-        Of `softmargin.uncertainty`, or a function of model and rows whose values are larger where it is less sure.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_moons
-    >>> from softmargin import BayesianSVC
-    >>> X, y = make_moons(400, noise=0.2, random_state=0)
-    >>> model = BayesianSVC(random_state=0).fit(X[:200], y[:200])
-    >>> AdversarialDetector(model).fit(X[200:]).predict([[-1.0, 0.5], [9.0, 9.0]])
-    array([False,  True])
-    """
-
-    def __init__(self, model: Any, false_alarm_rate: float = 0.05, measure: Any = "variation_ratio") -> None:
-        self.model = model
-        self.false_alarm_rate = false_alarm_rate
-        self.measure = measure
-
-    def fit(self, X: Any, y: Any = None) -> AdversarialDetector:
-        """Chooses the threshold by ordinary rows that the model was not fitted on; ``y`` is ignored."""
-        rate = self.false_alarm_rate
-        if not 0 < rate < 1:
-            raise ValueError(f"false_alarm_rate must lie between 0 and 1, got {rate!r}.")
-        scores = np.sort(self.score_samples(X))
-        # As many of these rows and a new one may give alarms; rounded, for 0.05 is not quite a twentieth.
-        alarms = math.floor(round((len(scores) + 1) * rate, 9))
-        if alarms == 0:
-            least = math.ceil(round(1 / rate, 9)) - 1
-            raise ValueError(f"false_alarm_rate={rate} takes at least {least} ordinary rows, got {len(scores)}.")
-        self.threshold_ = float(scores[-alarms])
-        return self
-
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The measure of each row: the larger, the more suspicious."""
-        if callable(self.measure):
-            return np.asarray(self.measure(self.model, X))
-        one_of("measure", self.measure, uncertainty.__all__)
-        return getattr(uncertainty, self.measure)(self.model, X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """True where a row is suspicious."""
-        check_is_fitted(self)
-        return self.score_samples(X) > self.threshold_
-
-
-def detection_roc(clean_scores: Any, attacked_scores: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """How well scores tell attacked rows, which should have the larger ones, from clean rows.
-
-    Returns the rates of false and of true alarms at each threshold, and the area under the second by the first: the
-    probability that an attacked row has a larger score than a clean one, ties counting half.
-
-    >>> fpr, tpr, auc = detection_roc([0.1, 0.2, 0.3], [0.3, 0.4])
-    >>> round(auc, 3)
-    0.917
-    """
-    scores = np.concatenate([column_or_1d(clean_scores), column_or_1d(attacked_scores)])
-    attacked = np.arange(len(scores)) >= len(clean_scores)
-    fpr, tpr, _ = roc_curve(attacked, scores)
-    return fpr, tpr, float(roc_auc_score(attacked, scores))
-
-
-def art_classifier(model: Any, clip_values: tuple[float, float] | None = None) -> Any:
-    """The model as the Adversarial Robustness Toolbox sees it, for its evasion attacks.
-
-    Classes are numbered in the order of ``model.classes_``, and outputs are probabilities.  Slopes of the loss are
-    scaled row by row as in `fgsm`: attacks go by their direction.  Needs ``pip install "softmargin[art]"``.
-
-    >>> from art.attacks.evasion import FastGradientMethod
-    >>> from sklearn.datasets import make_moons
-    >>> from softmargin import BayesianSVC
-    >>> X, y = make_moons(200, noise=0.1, random_state=0)
-    >>> model = BayesianSVC(random_state=0).fit(X, y)
-    >>> attacked = FastGradientMethod(art_classifier(model), eps=0.5).generate(X)
-    >>> bool(model.score(attacked, y) < model.score(X, y))
-    True
-    """
-    art = needed("art.estimators", "art", "art_classifier")
-    of_classes = art.classification.ClassGradientsMixin, art.classification.ClassifierMixin
-    made: Any = type("SoftmarginClassifier", (_ForART, *of_classes, art.LossGradientsMixin, art.BaseEstimator), {})
-    classifier = made(model=model, clip_values=clip_values)
-    classifier.nb_classes = len(model.classes_)
-    return classifier
-
-
-class _ForART:
-    """What the toolbox asks of a classifier, in its words; its own classes are mixed in once it is there."""
-
-    model: Any
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return getattr(self.model, "_shape", (self.model.n_features_in_,))
-
-    def predict(self, x: np.ndarray, batch_size: int = 128, **options: Any) -> np.ndarray:
-        return self.model.predict_proba(x)
-
-    def fit(self, x: np.ndarray, y: np.ndarray, **options: Any) -> None:
-        self.model.fit(x, self._labels(y))
-
-    def loss_gradient(self, x: np.ndarray, y: np.ndarray, **options: Any) -> np.ndarray:
-        return _slopes(self.model, x, self._labels(y))[1]
-
-    def class_gradient(self, x: np.ndarray, label: Any = None, **options: Any) -> np.ndarray:
-        """Slopes of the probabilities of all classes, or of one class for each row."""
-        rows, proba = np.arange(len(x)), self.model.predict_proba(x)
-        wanted = np.arange(proba.shape[1])[:, None] if label is None else np.reshape(label, (1, -1))
-        of_loss = [
-            np.einsum("i,i...->i...", proba[rows, own], log_loss_gradients(self.model, x, self.model.classes_[own]))
-            for own in np.broadcast_to(wanted, (len(wanted), len(x)))
-        ]
-        return -np.stack(of_loss, axis=1)
-
-    def _labels(self, y: np.ndarray) -> np.ndarray:
-        """From numbers of classes, or from rows of zeros and a one."""
-        return self.model.classes_[y.argmax(axis=1) if np.ndim(y) == 2 and y.shape[1] > 1 else np.ravel(y).astype(int)]
-
-
-def _slopes(model: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def scaled_slopes(model: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows as numbers, the slopes of their log loss but for a factor of each row, and this factor."""
     rows = _numbers(model, X)
     mu, v = (np.asarray(part, dtype=float) for part in model.latent_mean_and_variance(X))
@@ -288,7 +113,7 @@ def loss_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) -> tup
     own = np.arange(g.shape[1]) == y[:, None]
     rivals = np.where(own, -np.inf, g)
     pull = softmax(rivals, axis=1) - own
-    return pull * in_mu, pull * in_v, np.exp(logsumexp(rivals, axis=1) - logsumexp(g, axis=1))
+    return pull * in_mu, pull * in_v, np.exp(np.asarray(logsumexp(rivals, axis=1)) - np.asarray(logsumexp(g, axis=1)))
 
 
 def _probit_slopes(mu: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -317,7 +142,7 @@ def _winning_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) ->
     others = ~(np.eye(mu.shape[1], dtype=bool) | own[:, None, :])  # by row, j and l
     weight = np.where(others[..., None], log_ndtr(x), 0.0).sum(axis=2) - 0.5 * _NODES**2
     mean_f = (softmax(weight, axis=2) * f).sum(axis=2)
-    log_T = logsumexp(weight, axis=2) + math.log((_NODES[1] - _NODES[0]) / (2 * math.pi))
+    log_T = np.asarray(logsumexp(weight, axis=2)) + math.log((_NODES[1] - _NODES[0]) / (2 * math.pi))
     log_T = np.where(own, -np.inf, log_T - 0.5 * ((mu_y - mu) ** 2 / both + np.log(both)))
     q = softmax(log_T, axis=1)
     d_v = q * (mean_f - mu) / (2 * w)

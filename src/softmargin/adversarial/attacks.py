@@ -1,0 +1,99 @@
+"""Rows that are changed to be misread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..extras import needed
+from .slopes import log_loss_gradients, scaled_slopes
+
+
+def fgsm(model: Any, X: Any, y: Any = None, *, eps: Any, clip: tuple[float, float] | None = None) -> np.ndarray:
+    r"""The fast gradient sign method of Goodfellow et al. (2014): :math:`x + \epsilon\, \mathrm{sign}\, \nabla_x` loss.
+
+    Each number of a row moves by the same amount, in the direction that makes the label less likely.  The slopes of a
+    row are scaled before they could vanish: a row that is classified beyond all doubt is attacked like any other.
+
+    Parameters
+    ----------
+    model, X
+        As in `input_gradients`.
+    y : sequence of n_rows labels, optional
+        What is to become less likely: the true labels, or by default the predicted ones.
+    eps : float, or an array that goes with ``X`` (one for each column, say)
+        How far each number moves.
+    clip : pair of numbers, optional
+        The result is held between these: ``(0, 1)`` for images.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> [round(model.score(fgsm(model, X, y, eps=eps), y), 1) for eps in (0.0, 0.5)]
+    [1.0, 0.5]
+    """
+    if not np.all(np.isfinite(eps) & (np.asarray(eps) >= 0)):
+        raise ValueError(f"eps must be a number >= 0, or an array of such, got {eps!r}.")
+    rows, slopes, _ = scaled_slopes(model, X, y)
+    moved = (rows + eps * np.sign(slopes)).astype(rows.dtype)
+    return moved if clip is None else np.clip(moved, *clip)
+
+
+def art_classifier(model: Any, clip_values: tuple[float, float] | None = None) -> Any:
+    """The model as the Adversarial Robustness Toolbox sees it, for its evasion attacks.
+
+    Classes are numbered in the order of ``model.classes_``, and outputs are probabilities.  Slopes of the loss are
+    scaled row by row as in `fgsm`: attacks go by their direction.  Needs ``pip install "softmargin[art]"``.
+
+    >>> from art.attacks.evasion import FastGradientMethod
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> attacked = FastGradientMethod(art_classifier(model), eps=0.5).generate(X)
+    >>> bool(model.score(attacked, y) < model.score(X, y))
+    True
+    """
+    art = needed("art.estimators", "art", "art_classifier")
+    of_classes = art.classification.ClassGradientsMixin, art.classification.ClassifierMixin
+    made: Any = type("SoftmarginClassifier", (_ForART, *of_classes, art.LossGradientsMixin, art.BaseEstimator), {})
+    classifier = made(model=model, clip_values=clip_values)
+    classifier.nb_classes = len(model.classes_)
+    return classifier
+
+
+class _ForART:
+    """What the toolbox asks of a classifier, in its words; its own classes are mixed in once it is there."""
+
+    model: Any
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return getattr(self.model, "_shape", (self.model.n_features_in_,))
+
+    def predict(self, x: np.ndarray, batch_size: int = 128, **options: Any) -> np.ndarray:
+        return self.model.predict_proba(x)
+
+    def fit(self, x: np.ndarray, y: np.ndarray, **options: Any) -> None:
+        self.model.fit(x, self._labels(y))
+
+    def loss_gradient(self, x: np.ndarray, y: np.ndarray, **options: Any) -> np.ndarray:
+        return scaled_slopes(self.model, x, self._labels(y))[1]
+
+    def class_gradient(self, x: np.ndarray, label: Any = None, **options: Any) -> np.ndarray:
+        """Slopes of the probabilities of all classes, or of one class for each row."""
+        rows, proba = np.arange(len(x)), self.model.predict_proba(x)
+        wanted = np.arange(proba.shape[1])[:, None] if label is None else np.reshape(label, (1, -1))
+        of_loss = [
+            np.einsum("i,i...->i...", proba[rows, own], log_loss_gradients(self.model, x, self.model.classes_[own]))
+            for own in np.broadcast_to(wanted, (len(wanted), len(x)))
+        ]
+        return -np.stack(of_loss, axis=1)
+
+    def _labels(self, y: np.ndarray) -> np.ndarray:
+        """From numbers of classes, or from rows of zeros and a one."""
+        return self.model.classes_[y.argmax(axis=1) if np.ndim(y) == 2 and y.shape[1] > 1 else np.ravel(y).astype(int)]

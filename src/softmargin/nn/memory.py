@@ -1,0 +1,94 @@
+"""What a head knows, and how it is kept: buffers that go where the module goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..arrays import to_numpy
+from ..kernels import RBF, Constant, Kernel
+from ..links import Link, LogisticLink, SoftmaxLink
+
+
+class Memory(nn.Module):
+    """Units of features, kernel, points, belief, sums and link, all in double precision; empty before the first fit."""
+
+    center: Tensor
+    spread: Tensor
+    log_kernel: Tensor
+    points: Tensor
+    whitener: Tensor
+    means: Tensor
+    roots: Tensor
+    log_dets: Tensor
+    G: Tensor
+    h: Tensor
+    link_parameters: Tensor
+
+    def __init__(self, n_features: int, n_classes: int) -> None:
+        super().__init__()
+        self.n_features, self.n_classes = n_features, n_classes
+        #: Sums of minibatches that have not joined the others yet, and how many.
+        self._pending: tuple[Tensor, ...] | None = None
+        self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
+        #: The divergence of the belief, and the recorded work of a minibatch by its shape.
+        self._kl: Tensor | None = None
+        self._ways: dict[Any, Callable[..., Any]] = {}
+        C, m = self.n_functions, 0
+        shapes = {"center": (n_features,), "spread": (n_features,), "log_kernel": (3,), "points": (m, n_features)}
+        shapes |= {"whitener": (m, m), "means": (C, m), "roots": (C, m, m), "log_dets": (C,), "G": (C, m, m)}
+        shapes |= {"h": (C, m), "link_parameters": (2 + C,)}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    @property
+    def n_functions(self) -> int:
+        """Latent functions: one for two classes, otherwise one for each."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.points.shape[0] > 0
+
+    @property
+    def kernel(self) -> Kernel:
+        """That of standardised features."""
+        state = id(self.log_kernel), self.log_kernel._version
+        if self._known[0] != state:  # a device is asked once, not for every minibatch
+            variance, length_scale, offset = self.log_kernel.exp().tolist()
+            self._known = state, variance * RBF(length_scale) + Constant(offset)
+        return self._known[1]
+
+    @property
+    def link(self) -> Link:
+        """From latent to probability."""
+        slope, damping, *offset = to_numpy(self.link_parameters).tolist()
+        if self.n_functions == 1:
+            return LogisticLink(slope, offset[0], damping)
+        return SoftmaxLink(slope, np.array(offset), damping)
+
+    def _take(self, known: dict[str, np.ndarray]) -> None:
+        """All that a fitted model knows."""
+        for name, value in known.items():
+            setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
+        self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # what was known of other points
+
+    def _keep_link(self, link: Any) -> None:
+        numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
+        self.link_parameters = torch.as_tensor(numbers, dtype=torch.float64, device=self.points.device)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A head that is not fitted has no points: it takes the shapes of the one that is read."""
+        for name, own in list(self.named_buffers(recurse=False)):
+            given = state_dict.get(prefix + name)
+            if given is not None and given.shape != own.shape and given.ndim == own.ndim:
+                setattr(self, name, torch.zeros_like(given, device=own.device))
+        self._pending, self._n_pending, self._kl = None, 0, None
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_ways": {}}  # recordings stay where they were made
