@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from softmargin import chunks
-from softmargin.chunks import Table, dense, gather_rows, n_threads, rows_in_block, sweep
+
+from softmargin.chunks import Table, blocks, dense, gather_rows, n_threads, rows_in_block, sweep, threads
 from softmargin.rows import Latent
 
 
@@ -82,7 +82,7 @@ def test_errors_come_through_and_leave_blas_as_it_was(n_jobs, two_blas_threads):
 @given(width=st.integers(0, 10**9), itemsize=st.sampled_from([4, 8]))
 def test_blocks_are_as_large_as_the_cache_allows(width, itemsize):
     rows = rows_in_block(width, itemsize)
-    fewest, most, cache = chunks._MIN_ROWS, chunks._MAX_ROWS, chunks._BLOCK_BYTES
+    fewest, most, cache = blocks._MIN_ROWS, blocks._MAX_ROWS, blocks._BLOCK_BYTES
     assert isinstance(rows, int)
     assert fewest <= rows <= most
     assert rows * width * itemsize <= cache or rows == fewest
@@ -119,7 +119,7 @@ def test_dense_leaves_dense_arrays_alone():
 
 
 def test_numbers_of_jobs_count_as_in_joblib(monkeypatch, two_blas_threads):
-    monkeypatch.setattr(chunks, "cpu_count", lambda: 6)
+    monkeypatch.setattr(threads, "cpu_count", lambda: 6)
     assert [n_threads(n) for n in (1, 4, -1, -2, -6, -60)] == [1, 4, 6, 5, 1, 1]
     assert n_threads(None) == 2
     with threadpool_limits(1):  # as joblib does in its workers

@@ -1,8 +1,9 @@
 """Kernel classifiers that know how sure they are, behind the scikit-learn API."""
 
-from . import active, adversarial, kernels, prior_shift, uncertainty
+from . import active, adversarial, chunks, kernels, prior_shift, uncertainty
 from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from .features import FourierFeatures
+from .store import StoreError, load
 
 __all__ = [
     "BayesianGPC",
@@ -11,10 +12,13 @@ __all__ = [
     "BayesianMixedSVC",
     "BayesianSVC",
     "FourierFeatures",
+    "StoreError",
     "__version__",
     "active",
     "adversarial",
+    "chunks",
     "kernels",
+    "load",
     "prior_shift",
     "uncertainty",
 ]

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -351,7 +350,7 @@ class _Climber:
         table = self._problem.table.rows(self._walk.rows(self._visited, size))
         self._visited += size
         block_rows = min(table.block_rows, -(-size // self._problem.n_jobs))
-        return replace(self._problem, table=table._replace(block_rows=block_rows), _kept={})
+        return self._problem.over(table._replace(block_rows=block_rows))
 
     def _scaled(self, stats: Stats) -> Stats:
         """Sums as those of all rows."""

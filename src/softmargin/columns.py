@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,10 @@ class Columns(NamedTuple):
     center: np.ndarray
     spread: np.ndarray
 
+    def of(self, n_columns: int) -> Columns:
+        """Of the first so many columns."""
+        return Columns(self.center[:n_columns], self.spread[:n_columns])
+
     def rounded(self) -> Columns:
         """To as many digits as sums in whatever order agree on: what is chosen by them is then the very same."""
         return Columns(rounded(self.center, self.spread), rounded(self.spread, self.spread))
@@ -36,37 +40,63 @@ def rounded(values: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
     return np.round(values / grain) * grain
 
 
+class Moments(NamedTuple):
+    r"""Weighted means and deviations of the entries that are there, column by column, of some rows or of more together.
+
+    With :math:`\delta` the way between two means, both sets of rows together have the variance
+
+    .. math:: \frac{w_1 s_1^2 + w_2 s_2^2}{w_1 + w_2} + \frac{w_1 w_2}{(w_1 + w_2)^2}\, \delta^2,
+
+    taken in units of the largest of :math:`s_1, s_2, \delta`, so that no square overflows.
+    """
+
+    weight: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, X: Any, weight: np.ndarray) -> Moments:
+        """Those of a block of rows, in float64; NaN is not there."""
+        block = dense(X).astype(np.float64, copy=False)
+        there = ~np.isnan(block) if np.isnan(block.min(initial=0)) else None  # a minimum passes NaN on
+        present = np.full(block.shape[1], weight.sum()) if there is None else weight @ there
+        each = np.where(present > 0, present, 1.0)
+        mean = (weight / each.max(initial=1.0)) @ (block if there is None else np.where(there, block, 0))
+        mean *= each.max(initial=1.0) / each
+        low, high = np.fmin.reduce(block, initial=np.inf), np.fmax.reduce(block, initial=-np.inf)
+        unit = np.maximum(high - mean, mean - low)
+        unit = np.where((unit > 0) & np.isfinite(unit), unit, 1.0)
+        away = ((block - mean) / unit) ** 2
+        variance = weight @ (away if there is None else np.where(there, away, 0)) / each
+        return cls(present, mean, unit * np.sqrt(variance), low, high)
+
+    def merged(self, other: Moments) -> Moments:
+        """Those of both sets of rows together."""
+        weight = self.weight + other.weight
+        share = other.weight / np.where(weight > 0, weight, 1.0)
+        way = other.mean - self.mean
+        unit = np.maximum(np.maximum(self.spread, other.spread), np.abs(way))
+        unit = np.where(unit > 0, unit, 1.0)
+        inner = (1 - share) * (self.spread / unit) ** 2 + share * (other.spread / unit) ** 2
+        spread = unit * np.sqrt(inner + share * (1 - share) * (way / unit) ** 2)
+        low, high = np.fmin(self.low, other.low), np.fmax(self.high, other.high)
+        return Moments(weight, self.mean + share * way, spread, low, high)
+
+    @property
+    def columns(self) -> Columns:
+        largest = np.maximum(self.high - self.mean, self.mean - self.low)
+        constant = largest <= _CONSTANT * np.abs(self.mean)
+        return Columns(self.mean, np.where(constant, np.maximum(1.0, np.abs(self.mean)), self.spread))
+
+
 def describe(X: Any, weight: np.ndarray) -> Columns:
-    """Weighted moments of what is there, in two passes and in float64, safe for far offsets and squares that overflow.
+    """Weighted moments of what is there, in float64, safe for far offsets and squares that overflow.
 
     >>> describe(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2))
     Columns(center=array([2., 5.]), spread=array([1., 5.]))
     """
-    share = weight / weight.sum()
-    nothing, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    total, low, high = nothing, nothing + np.inf, nothing - np.inf
-    for block, w, there in _blocks(X, share):
-        present = present + (w.sum() if there is None else w @ there)
-        total = total + w @ (block if there is None else np.where(there, block, 0))
-        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
-    present = np.where(present > 0, present, 1.0)
-    center = total / present
-    largest = np.maximum(high - center, center - low)
-    constant = largest <= _CONSTANT * np.abs(center)
-    unit = np.where(constant | (largest == 0), 1.0, largest)
-    variance = nothing
-    for block, w, there in _blocks(X, share):
-        away = ((block - center) / unit) ** 2
-        variance = variance + w @ (away if there is None else np.where(there, away, 0))
-    spread = np.where(constant, np.maximum(1.0, np.abs(center)), unit * np.sqrt(variance / present))
-    return Columns(center, spread)
-
-
-def _blocks(X: Any, share: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Blocks of rows, their shares, and where entries are not missing; None if none are."""
     size = rows_in_block(X.shape[1])
-    for start in range(0, X.shape[0], size):
-        rows = slice(start, start + size)
-        block = dense(X[rows]).astype(np.float64, copy=False)
-        there = ~np.isnan(block) if np.isnan(block.min(initial=0)) else None  # a minimum passes NaN on
-        yield block, share[rows], there
+    blocks = (slice(start, start + size) for start in range(0, max(X.shape[0], 1), size))
+    return reduce(Moments.merged, (Moments.of(X[rows], weight[rows]) for rows in blocks)).columns

@@ -8,20 +8,24 @@ Because Stats are sums, blocks, threads, devices and machines only decide where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
 from .arrays import Array, combined, namespace
-from .chunks import Table, gather_rows, sweep
+from .chunks import Table, Whole, dense, gather_rows, sweep
 from .gaussian import Belief
 from .likelihoods import Likelihood, Sites
 from .priors import Prior
 from .rows import ClasswiseFeatures, ClasswiseRows, Features, Latent, Rows
-from .together import step_together
+from .sampling import scattered
+from .together import change_together, step_together
 
 #: Features are kept between passes while they take no more than this.
 _CACHE_BYTES = 256 * 2**20
+#: The fewest rows of a sample by which classes answer to each other.
+_LEAST_ANSWERING = 8192
 
 
 class Stats(NamedTuple):
@@ -67,6 +71,17 @@ def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: A
     return Settled.at(features, likelihood, belief, y, weight).stats(weight)
 
 
+class BlockStats(NamedTuple):
+    """`block_stats` at one belief, of whatever rows are lifted: what a pass over a source adds up."""
+
+    rows: Rows
+    likelihood: Likelihood
+    seen: Belief
+
+    def __call__(self, X: Array, y: Array, weight: Array) -> Stats:
+        return block_stats(self.rows.lift(dense(X)), self.likelihood, self.seen, y, weight)
+
+
 def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:
     """What every inference ascends: the bound of the rows less the divergence of belief from prior."""
     return float(bound) - float(prior.kl(belief))
@@ -74,18 +89,26 @@ def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:
 
 @dataclass
 class Problem:
-    """Data, rows, likelihood and prior, ready for passes; features are kept where they fit in memory."""
+    """Data, rows, likelihood and prior, ready for passes; features are kept where they fit in memory.
+
+    Where the table is only a sample, ``whole`` is the way to all rows: passes go over these, and all else over the
+    table, whose weights are such that it stands for them.
+    """
 
     table: Table
     rows: Rows
     likelihood: Likelihood
     prior: Prior
     n_jobs: int = 1
+    whole: Whole | None = None
     _kept: dict[int, Features] = field(default_factory=dict, repr=False)
+    _some: Problem | None = field(default=None, repr=False)
 
     def stats(self, belief: Belief) -> Stats:
         """One pass over all rows."""
         seen = self.seen(belief)
+        if self.whole is not None:
+            return self.whole.total(BlockStats(self.rows, self.likelihood, seen))
 
         def one_block(index: int) -> Stats:
             _, y, weight = self.table.block(index)
@@ -94,15 +117,47 @@ class Problem:
         return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
 
     @property
+    def n_rows(self) -> int:
+        """All rows."""
+        return self.table.n_rows if self.whole is None else self.whole.n_rows
+
+    def over(self, table: Table) -> Problem:
+        """The same problem over other rows, all of them in memory."""
+        return replace(self, table=table, whole=None, _kept={}, _some=None)
+
+    @property
     def goes_together(self) -> bool:
         """Whether classes answer to each other, and all can move at once (`together`)."""
-        keeps = self.table.n_rows * self.rows.width * self.table.reference.itemsize <= _CACHE_BYTES
+        keeps = self.whole is not None or self._keeps_features
         return self.likelihood.couples and self.prior.is_gaussian and keeps and isinstance(self.rows, ClasswiseRows)
 
     def stats_together(self, belief: Any) -> Stats:
         """One pass over all rows; where classes answer to each other, ``h`` takes all of them along."""
         if not self.goes_together:
             return self.stats(belief)
+        some, answer = self._answering.stats_and_answer(belief)
+        alone = self.prior.given(some.G, some.h, belief.hyper)
+        if self.whole is None:
+            stats, change = some, answer(step_together(answer, alone, belief))
+        else:
+            stats = self.stats(belief)
+            change = change_together(answer, alone, self.prior.given(stats.G, stats.h, belief.hyper), belief)
+        return stats._replace(h=tuple(own + change[:, k] for k, own in enumerate(stats.h)))
+
+    @property
+    def _answering(self) -> Problem:
+        """The rows that say how classes answer to each other: all, or of a source some that stand for them."""
+        if self.whole is None:
+            return self
+        if self._some is None:
+            most = max(_LEAST_ANSWERING, _CACHE_BYTES // (self.rows.width * self.table.reference.itemsize))
+            some = self.table.rows(scattered(self.table.n_rows, most))
+            growth = float(self.table.weight.sum()) / float(some.weight.sum())
+            self._some = self.over(some._replace(weight=growth * some.weight))
+        return self._some
+
+    def stats_and_answer(self, belief: Any) -> tuple[Stats, Callable[[Array], Array]]:
+        """One pass over the rows in memory, and how classes answer to each other there (`together`)."""
         likelihood: Any = self.likelihood
         seen, ties = self.seen(belief), {}
 
@@ -120,9 +175,7 @@ class Problem:
         def answer(x: Array) -> Array:
             return sum(sweep(lambda index: answer_of(index, x), self.table.n_blocks, self.n_jobs))
 
-        stats = reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
-        change = answer(step_together(answer, self.prior.given(stats.G, stats.h, belief.hyper), belief))
-        return stats._replace(h=tuple(own + change[:, k] for k, own in enumerate(stats.h)))
+        return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs)), answer
 
     @property
     def longest_step(self) -> float:
@@ -145,9 +198,13 @@ class Problem:
             return self._kept[index]
         X, _, _ = self.table.block(index)
         features = self.rows.lift(X)
-        if self.table.n_rows * self.rows.width * X.itemsize <= _CACHE_BYTES:
+        if self._keeps_features:
             self._kept[index] = features
         return features
+
+    @property
+    def _keeps_features(self) -> bool:
+        return self.table.n_rows * self.rows.width * self.table.reference.itemsize <= _CACHE_BYTES
 
     def seen(self, belief: Belief) -> Belief:
         """The belief as rows see it."""

@@ -60,9 +60,13 @@ def choose_points(
     how: str,
     rng: np.random.RandomState,
     n_classes: int = 2,
+    n_rows: int | None = None,
 ) -> np.ndarray:
-    """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says."""
-    wanted = most_points(X.shape[0], n_inducing, n_classes)
+    """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says.
+
+    The rows may be a sample of ``n_rows``.
+    """
+    wanted = most_points(n_rows or X.shape[0], n_inducing, n_classes)
     every = _reduced(X, weight)
     if n_inducing == "auto":
         few = explaining(_sample(every, _CANDIDATES[-1], rng), kernel, wanted, float(weight.sum()))

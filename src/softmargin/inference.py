@@ -114,7 +114,7 @@ def infer(
     """Finds the belief as the plan says; returns the problem too, for ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
-        wandering = problem.prior.is_plain and problem.table.n_rows >= LARGE
+        wandering = problem.prior.is_plain and problem.n_rows >= LARGE
         how = "polished" if wandering and _even(to_numpy(problem.table.weight)) else "cavi"
     if how == "ecm":
         problem = replace(problem, likelihood=PointHinge())
@@ -188,7 +188,7 @@ def _exact(likelihood: Any) -> Any:
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     """Coordinate ascent from wherever something easier ended."""
     many = problem.table.n_rows >= _ROWS_FOR_A_PILOT
-    single = many and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
+    single = many and problem.whole is None and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
     start, interrupted = _started(problem, plan, monitor, single)
     plan = plan._replace(max_passes=1) if interrupted else plan
     if single and start is not None:
@@ -209,7 +209,7 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
 
 def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
     """The ascent, or where short ascents from its alternatives, and from theirs, have come to."""
-    quiet, allowed = monitor.silent(), min(_MOST_WAYS, int(_MOST_VISITS / problem.table.n_rows / _SHORT_WAY))
+    quiet, allowed = monitor.silent(), min(_MOST_WAYS, int(_MOST_VISITS / problem.n_rows / _SHORT_WAY))
     while ascent.reason not in ("time", "interrupt"):
         point = ascent.point
         for other in problem.prior.alternatives(*point.image, point.belief):
@@ -258,12 +258,14 @@ def _beyond(way: Ascent) -> Natural:
 
 
 def _pilot(problem: Problem) -> Problem:
-    """Some of the rows, in blocks enough for threads to share."""
+    """Some of the rows, in blocks enough for threads to share; the sample where there is one."""
+    if problem.whole is not None:
+        return problem.over(problem.table)
     n = problem.table.n_rows
     share = _PILOT_SHARE if problem.prior.is_plain else _PILOT_SHARE // 2  # groups need rows enough for each
     table = problem.table.rows(scattered(n, n // share))
     block_rows = min(table.block_rows, -(-table.n_rows // _PILOT_BLOCKS))
-    return replace(problem, table=table._replace(block_rows=block_rows), _kept={})
+    return problem.over(table._replace(block_rows=block_rows))
 
 
 def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: Natural) -> Ascent:

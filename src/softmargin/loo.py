@@ -16,7 +16,6 @@ row decides it, as in a table that is separable but for that row, its absence is
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -99,7 +98,7 @@ def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[P
     rows = np.concatenate(chosen)
     some = table.rows(rows)
     factor = like(np.repeat(growth, list(map(len, chosen))), some.weight)
-    return replace(problem, table=some._replace(weight=factor * some.weight), _kept={}), unit[rows]
+    return problem.over(some._replace(weight=factor * some.weight)), unit[rows]
 
 
 def divided_out(

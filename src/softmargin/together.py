@@ -47,6 +47,24 @@ def step_together(answer: Callable[[Array], Array], alone: ClassBelief, before: 
     return step
 
 
+def change_together(
+    answer: Callable[[Array], Array], some: ClassBelief, alone: ClassBelief, before: ClassBelief
+) -> Array:
+    r"""The change of the linear terms that takes all classes along, where only some rows say how they answer.
+
+    With ``A`` and :math:`g = h - A m` of all rows, :math:`A_s` and :math:`O_s` of some that stand for them, the step is
+    :math:`x = (A_s - O_s)^{-1} g`, and :math:`h + (A x - g)` leads there.  Where all rows imply no step, neither do
+    some; and as these are asked for both matrices, what classes have in common is felt by neither.
+    """
+    xp = namespace(alone.means)
+    way = alone.means - before.means
+    slope = xp.stack([part.precision_times(way[:, k]) for k, part in enumerate(alone.parts)], axis=1)
+    towards = before.means + _times_covariances(some, some.roots, slope)
+    parts = (part._replace(mean=towards[:, k]) for k, part in enumerate(some.parts))
+    x = step_together(answer, some._replace(parts=tuple(parts)), before)
+    return xp.stack([part.precision_times(x[:, k]) for k, part in enumerate(alone.parts)], axis=1) - slope
+
+
 def _times_covariances(belief: ClassBelief, roots: Array | None, columns: Array) -> Array:
     """A product with the covariance of each class, by their roots where there are such."""
     xp = namespace(columns)

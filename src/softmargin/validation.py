@@ -107,6 +107,24 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False, sp
     return checked
 
 
+def check_named(
+    estimator: Any, X: np.ndarray, names: tuple[str, ...], *, reset: bool, missing: bool = False
+) -> np.ndarray:
+    """`check_rows` for an array whose columns have names that it does not carry itself."""
+    if reset:
+        keep_names(estimator, X, names)
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None and list(known) != list(names):
+        raise ValueError(f"The columns are {', '.join(names)}, and those of the fit were {', '.join(known)}.")
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            f"features as input."
+        )
+    refuse_infinite(X, names, type(estimator).__name__, missing)
+    return X
+
+
 def keep_names(estimator: Any, X: Any, used: Any) -> None:
     """Notes how many columns of a table are in use, and their names if they are words, as scikit-learn does."""
     names = [name for name in X.columns if name in used] if hasattr(X, "columns") else list(used)
@@ -214,10 +232,11 @@ def present_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.n
             f"y must hold two classes or more in rows of positive weight, but there is only one class: {only}. "
             f"Add rows of another class."
         )
-    return classes[present], _coded(np.searchsorted(present, codes), len(present))
+    return classes[present], coded(np.searchsorted(present, codes), len(present))
 
 
-def _coded(index: np.ndarray, n_classes: int) -> np.ndarray:
+def coded(index: np.ndarray, n_classes: int) -> np.ndarray:
+    """The places of labels among the classes, as models have them."""
     return np.where(index == 1, 1.0, -1.0) if n_classes == 2 else index.astype(np.float64)
 
 
@@ -239,10 +258,11 @@ def declared_classes(classes: Any, known: np.ndarray | None) -> np.ndarray:
 
 def codes_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Labels of declared classes: as -1 and +1 if there are two of them, and as 0, 1, 2 ... if there are more."""
-    unknown = np.setdiff1d(y, classes)
+    index = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = np.unique(y[classes[index] != y])
     if len(unknown):
         raise ValueError(f"y holds {unknown.tolist()}, but the classes were declared as {classes.tolist()}.")
-    return _coded(np.searchsorted(classes, y), len(classes))
+    return coded(index, len(classes))
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:

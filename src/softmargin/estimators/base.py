@@ -13,7 +13,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..chunks import Table, dense, gather_rows, n_threads, one_blas_thread, rows_in_block, sweep
+from ..chunks import (
+    Source,
+    Table,
+    dense,
+    gather_rows,
+    n_threads,
+    one_blas_thread,
+    rows_in_block,
+    source_of,
+    sweep,
+)
 from ..diagnostics import to_arviz
 from ..engine import Problem
 from ..inference import DRAWABLE, HINGES, INFERENCES, Plan, infer
@@ -39,7 +49,8 @@ from ..validation import (
 )
 from .found import Data, Found, Parts
 from .posterior import named_draws
-from .predictions import LatentPredictions, kept_on_failure
+from .predictions import LatentPredictions, anywhere, kept_on_failure
+from .reading import data_of, moments_of
 
 LINKS = ("loo", "probit", "logistic")
 
@@ -71,17 +82,20 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
     #: Whether entries of X may be missing, and whether X may be sparse.
     _MISSING: bool = False
     _SPARSE: bool = True
+    #: Whether rows may come from a source, and whether as frames.
+    _SOURCES: bool = True
+    _FRAMES: bool = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fits the classifier.
 
         Parameters
         ----------
-        X : array, CSR matrix or frame of shape (n_rows, n_columns)
-            Rows to learn from.
-        y : sequence of n_rows labels
+        X : array, CSR matrix or frame of shape (n_rows, n_columns), or a source of rows
+            Rows to learn from.  A source need not fit in memory: see `softmargin.chunks`.
+        y : sequence of n_rows labels, or the name of a column of files
             Two classes or more, of any type that sorts.
-        sample_weight : sequence of n_rows weights, optional
+        sample_weight : sequence of n_rows weights, or the name of a column of files, optional
             A row of weight k counts as k copies of it; a row of weight 0 is not there.
 
         Returns
@@ -99,8 +113,9 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self._plan().n_records)
-        data = self._check_data(X, y, sample_weight)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
+        source = source_of(X, y, sample_weight)
+        data = self._check_data(X, y, sample_weight) if source is None else self._check_source(source, jobs)
         with one_blas_thread:
             self._refuse_classes(data.n_classes)
             parts = self._parts(data, rng, monitor, jobs)
@@ -128,7 +143,8 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         if data.n_classes > 2 and not apart:
             rows, prior = ClasswiseRows(rows, data.n_classes), Classwise.alike(prior, data.n_classes)
         table = Table.of(data.X, data.y, data.weight, rows.width, rows.least_rows)
-        return Problem(table, rows, likelihood, prior, jobs)
+        whole = None if data.whole is None else data.whole._replace(block_rows=table.block_rows)
+        return Problem(table, rows, likelihood, prior, jobs, whole)
 
     def _likelihood(self, loss: str, n_classes: int, prior: Any = None) -> Likelihood:
         """The likelihood of a loss, and of how classes meet in it."""
@@ -142,15 +158,36 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         """The data, checked; rows of weight 0 go.  Classes are those present, unless they were declared."""
         given, X = X, self._numbers(X, reset=first)
         y = check_labels(X, self._labels(given, y))
-        copies = check_weights(sample_weight, X.shape[0])
-        factor = class_weights(self.class_weight, y, copies, classes)
+        return self._weighed(X, y, check_weights(sample_weight, X.shape[0]), classes)
+
+    def _check_source(self, source: Source, jobs: int) -> Data:
+        """The rows of a source, checked: all of them if they are few, or a sample, and the way to the others."""
+        if not self._SOURCES or self.inference not in ("auto", "cavi", "ecm"):
+            raise ValueError(
+                f"{type(self).__name__} with inference={self.inference!r} needs all rows in memory; use BayesianSVC, "
+                f"BayesianGPC, BayesianLinearSVC or BayesianMixedSVC with inference='auto' or 'cavi', or fit a sample."
+            )
+        return data_of(self, source, jobs, named=self._FRAMES)
+
+    def _weighed(
+        self,
+        X: Any,
+        y: np.ndarray,
+        copies: np.ndarray,
+        classes: np.ndarray | None = None,
+        factor: np.ndarray | None = None,
+    ) -> Data:
+        """Rows with their weights, those of classes included; these may be known."""
+        if factor is None:
+            factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
+        seen = slice(None) if np.all(weight > 0) else weight > 0
         if classes is None:
             classes, codes = present_classes(y, weight)
+            codes = codes[seen]
         else:
-            codes = codes_of(y, classes)
-        seen = slice(None) if np.all(weight > 0) else weight > 0
-        return Data(X[seen], codes[seen], weight[seen], unit[seen], classes, copies[seen])
+            codes = codes_of(y[seen], classes)
+        return Data(X[seen], codes, weight[seen], unit[seen], classes, copies[seen])
 
     def _numbers(self, X: Any, reset: bool = False) -> Any:
         """Rows as numbers, checked."""
@@ -303,6 +340,26 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         noise = rng.standard_normal((root.shape[1], *draws.shape[1:]))
         return draws + (np.tensordot(root, noise, axes=1) if root.ndim == 2 else np.einsum("irk,rks->iks", root, noise))
 
+    def save(self, path: Any) -> None:
+        """Writes the model to a file of arrays and JSON, which `softmargin.load` reads; nothing in it is ever executed.
+
+        The file is written beside and then renamed: whatever happens, there is a whole one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import softmargin
+        >>> model = softmargin.BayesianLinearSVC().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.sm")
+        ...     again = softmargin.load(f"{folder}/model.sm")
+        >>> again.predict([[0.0], [3.0]])
+        array([0, 1])
+        """
+        from ..store import save  # which knows all estimators
+
+        save(self, path)
+
     def to_arviz(self) -> Any:
         """The draws of ``inference="gibbs"`` by their names and in the user's units, as ArviZ keeps them.
 
@@ -322,10 +379,12 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
             return list(zip(*draws, strict=True)) if isinstance(draws, tuple) else draws
         return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
 
+    @anywhere
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
         check_is_fitted(self)
-        return self._moments(self._numbers(X))
+        source = source_of(X)
+        return self._moments(self._numbers(X)) if source is None else moments_of(self, source)
 
     def _moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of the latent values of rows that have been checked."""

@@ -8,10 +8,12 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ..columns import describe
+from ..chunks import Source
+from ..columns import Columns, describe
 from ..design import Design, Factor, Nesting, SplineTerm
 from ..validation import check_weights, keep_names, refuse_infinite
 from .base import BayesianClassifier, Data
+from .reading import representatives
 
 
 class DesignedClassifier(BayesianClassifier):
@@ -29,6 +31,8 @@ class DesignedClassifier(BayesianClassifier):
     _nesting: Nesting
     _units: np.ndarray
     _SPARSE = False
+    #: Whether there is a design, for which batches of rows must be frames where they can.
+    _FRAMES = False
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The share of rows whose label is foretold; labels are taken from the frame where the formula names them."""
@@ -59,6 +63,29 @@ class DesignedClassifier(BayesianClassifier):
             self._units[slopes] = describe(data.X[:, slopes], data.weight).spread
         np.divide(data.X, self._units, out=data.X)
         return data
+
+    def _check_source(self, source: Source, jobs: int) -> Data:
+        """Groups and categories are those of all rows, so these are read once for them alone."""
+        self.design_ = None
+        self._FRAMES = not (self.formula is None and _is_empty(self.groups) and _is_empty(self.splines))
+        if not self._FRAMES:
+            return super()._check_source(source, jobs)
+        rows = representatives(source, self._design_of, jobs)
+        self.design_ = self._design_of(rows, None)
+        if self.design_.splines:
+            raise ValueError(
+                "Smooth curves need all rows in memory to place their knots; fit a sample, or leave them out."
+            )
+        matrix = self.design_.matrix(rows)
+        keep_names(self, rows, self.design_.inputs)
+        self._nesting, self._units = self.design_.nesting(matrix), np.ones(self.design_.n_columns)
+        data = super()._check_source(source, jobs)
+        slopes = sorted({column for factor in self._factors for column in factor.slopes})
+        if not self.standardize or not slopes:
+            return data
+        columns = data.described()
+        self._units[slopes] = columns.spread[slopes]
+        return data._replace(X=data.X / self._units, columns=Columns(*(part / self._units for part in columns)))
 
     def _design_of(self, X: Any, weight: np.ndarray | None) -> Design:
         if self.formula is not None:

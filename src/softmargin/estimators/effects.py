@@ -61,7 +61,7 @@ def selects(model: Any) -> bool:
 
 def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffects:
     """The fixed effects of a linear model, by its parameters; ``X`` are the columns that have them."""
-    columns = describe(X, data.weight)
+    columns = describe(X, data.weight) if data.columns is None else data.columns.of(X.shape[1])
     center = columns.center if intercept else np.zeros_like(columns.center)
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
     prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..chunks import dense
+from ..chunks import Whole, dense
+from ..columns import Columns, describe
 from ..engine import Problem
 from ..imputation import ColumnModel
 from ..inference import Inferred
@@ -20,7 +21,8 @@ class Data(NamedTuple):
     """What a fit is given, checked: labels are -1 and +1, or 0, 1, 2 ... if there are more than two classes.
 
     ``copies`` are the weights of the rows without those of classes, and ``unit`` is the weight of one copy of each.
-    ``whole`` says that no other rows will follow.
+    ``more`` says that other rows will follow.  Where the rows are a sample of a source, ``whole`` is the way to all of
+    them, and ``columns`` is what these are like.
     """
 
     X: Any
@@ -29,7 +31,18 @@ class Data(NamedTuple):
     unit: np.ndarray
     classes: np.ndarray
     copies: np.ndarray
-    whole: bool = True
+    more: bool = False
+    whole: Whole | None = None
+    columns: Columns | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """All rows, of which these may be a sample."""
+        return self.X.shape[0] if self.whole is None else self.whole.n_rows
+
+    def described(self) -> Columns:
+        """Where all columns lie, and how far they spread."""
+        return describe(self.X, self.weight) if self.columns is None else self.columns
 
     @property
     def n_classes(self) -> int:
@@ -47,7 +60,7 @@ class Data(NamedTuple):
         unit, order = np.zeros(len(y)), np.random.RandomState(0).permutation(len(y))
         np.maximum.at(unit, which, self.unit)
         weight, copies = (np.bincount(which, weights=part) for part in (self.weight, self.copies))
-        return Data(X[order], y[order], weight[order], unit[order], self.classes, copies[order], self.whole)
+        return Data(X[order], y[order], weight[order], unit[order], self.classes, copies[order], self.more)
 
 
 class Parts(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..columns import Columns, describe
+from ..columns import Columns
 from ..inducing import choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
@@ -63,7 +63,7 @@ class TunedClassifier(StreamingClassifier):
     ) -> Chosen:
         """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
         case."""
-        columns = describe(data.X, data.weight).rounded()
+        columns = data.described().rounded()
         # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
         length_scale = np.sqrt(len(columns.spread)) * columns.spread
         kernel, judged = self._kernel_as_given().with_length_scale(tuple(length_scale)), []
@@ -104,7 +104,7 @@ class KernelClassifier(TunedClassifier):
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
-        most = most_points(data.X.shape[0], self.n_inducing, data.n_classes)
+        most = most_points(data.n_rows, self.n_inducing, data.n_classes)
         kernel, judged, columns, panels = self._chosen(data, rng, monitor, jobs, most, panels=moving)
         points = self._points(data, columns, kernel, rng)
         if moving:
@@ -128,7 +128,9 @@ class KernelClassifier(TunedClassifier):
             every = distinct_rows(X, weight, at_most=X.shape[0])
             assert every is not None
             return every.rows
-        return choose_points(X, weight, columns, kernel, self.n_inducing, self.inducing, rng, data.n_classes)
+        return choose_points(
+            X, weight, columns, kernel, self.n_inducing, self.inducing, rng, data.n_classes, data.n_rows
+        )
 
     def _given_points(self, X: Any) -> np.ndarray:
         frame = hasattr(self.inducing, "columns")

@@ -126,6 +126,7 @@ class BayesianKernelMachine(TunedClassifier):
 
     _LOSSES = {"auto": "logistic"} | {word: word for word in LOSSES}
     _INFERENCES = ("auto", "stein", "cavi", "svi", "adam")
+    _SOURCES = False
     #: Of inferences that are not offered here.
     n_draws: ClassVar[int] = 1
     n_chains: ClassVar[int] = 1
@@ -189,7 +190,7 @@ class BayesianKernelMachine(TunedClassifier):
 
     def _has_particles(self, data: Data | None = None) -> bool:
         """Whether there will be particles, of this data if it is known; others may follow a batch."""
-        few = data is not None and data.whole and len(data.y) <= _ROWS_FOR_PARTICLES
+        few = data is not None and not data.more and len(data.y) <= _ROWS_FOR_PARTICLES
         return self.inference == "stein" or (self.inference == "auto" and not few)
 
     def _check_parameters(self) -> None:
@@ -333,7 +334,7 @@ class BayesianKernelMachine(TunedClassifier):
             return self._with_particles(found) if found is not None and self._has_particles() else found
         known = declared_classes(classes, self.classes_)
         data = self._check_data(X, y, sample_weight, known, first=False)
-        return self._moved_on(data._replace(whole=False), stream) if len(data.y) else None
+        return self._moved_on(data._replace(more=True), stream) if len(data.y) else None
 
     def _moved_on(self, data: Data, stream: ParticleStream) -> Found:
         """Particles after one more batch, which stands for all rows so far; the link from how it was foretold.

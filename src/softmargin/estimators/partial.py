@@ -77,7 +77,7 @@ class StreamingClassifier(BayesianClassifier):
         data = self._check_data(X, y, sample_weight, known, first=stream is None)
         if len(data.y) == 0:
             return None
-        data, first = data._replace(whole=False), stream is None
+        data, first = data._replace(more=True), stream is None
         self._refuse_classes(data.n_classes)
         jobs = n_threads(self.n_jobs)
         with one_blas_thread:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
+from ..chunks.cluster import mapped
 from ..links import Link, probabilities, settled
+
+
+def anywhere(method: Callable[[Any, Any], Any]) -> Any:
+    """A method for rows, which for those of Dask returns arrays of Dask that are not computed yet."""
+
+    @wraps(method)
+    def wrapped(self: Any, X: Any) -> Any:
+        if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
+            return method(self, X)
+        check_is_fitted(self)
+        dtype = self.classes_.dtype if method.__name__ == "predict" else np.float64
+        return mapped(self, method.__name__, X, self._shape_of_row(method.__name__), dtype)
+
+    return wrapped
 
 
 class LatentPredictions:
@@ -22,16 +39,25 @@ class LatentPredictions:
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row."""
 
+    def _shape_of_row(self, method: str) -> list[tuple[int, ...]]:
+        """The shapes of what a method returns for a row."""
+        many = (len(self.classes_),)
+        own = {"predict": (), "predict_proba": many}.get(method, many if len(self.classes_) > 2 else ())
+        return [own] * (2 if method == "latent_mean_and_variance" else 1)
+
+    @anywhere
     def decision_function(self, X: Any) -> np.ndarray:
         """The logit of the probability of ``classes_[1]``, for each row; of more than two classes, a score for each,
         of which ``predict_proba`` is the softmax."""
         mu, v = self.latent_mean_and_variance(X)
         return settled(self.link_.score(mu, v))
 
+    @anywhere
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, for each row; columns are in the order of ``classes_``."""
         return probabilities(self.decision_function(X))
 
+    @anywhere
     def predict(self, X: Any) -> np.ndarray:
         """The likelier class of each row."""
         score = self.decision_function(X)

@@ -21,7 +21,13 @@ def is_wide(model: Any, data: Data) -> bool:
     """Whether the directions of the rows are fewer than the columns, and all that the model needs."""
     n_rows, n_columns = data.X.shape
     one_variance = model.prior == "ridge" if isinstance(model.prior, str) else np.ndim(model.prior) == 0
-    return data.whole and one_variance and n_columns > max(n_rows, _FEWEST_COLUMNS) and not has_missing(data.X)
+    return (
+        not data.more
+        and data.whole is None
+        and one_variance
+        and n_columns > max(n_rows, _FEWEST_COLUMNS)
+        and not has_missing(data.X)
+    )
 
 
 def reduced(rows: LinearRows, prior: Any, X: np.ndarray) -> tuple[ReducedRows, Ridge | VarianceComponents]:

@@ -1,8 +1,6 @@
-"""Blocks of rows, and sweeps over them.
+"""Sweeps over blocks in threads, one BLAS thread each.
 
-A `Table` cuts rows into blocks that fit the cache; `sweep` runs a function over the blocks in threads,
-one BLAS thread each, and yields the results in the order of the blocks, so that sums do not depend on
-the number of threads.
+Results come in the order of the blocks, so that sums do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -13,80 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from threading import Lock, current_thread
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
-import numpy as np
-import scipy.sparse
-from array_api_compat import device
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
 
-from .arrays import Array, namespace
-
+S = TypeVar("S")
 T = TypeVar("T")
 
-#: A block of features takes about this much: larger ones fault in fresh memory on every pass.
-_BLOCK_BYTES = 4 * 2**20
-_MIN_ROWS, _MAX_ROWS = 256, 8192
 #: Blocks in flight for each thread: enough to keep it busy, few enough to keep results few.
 _AHEAD = 3
 #: How the names of threads over blocks begin.
 _POOL = "softmargin"
-
-
-class Table(NamedTuple):
-    """Rows in memory, dense or CSR, with their labels and weights.
-
-    Sparse blocks are made dense one at a time: the algebra behind them is dense in any case.
-    """
-
-    X: Any
-    y: Array
-    weight: Array
-    block_rows: int
-
-    @classmethod
-    def of(cls, X: Any, y: Array, weight: Array, n_features: int, at_least: int = 1) -> Table:
-        """A table in blocks that suit rows of ``n_features`` features, of at least so many rows."""
-        return cls(X, y, weight, max(at_least, rows_in_block(max(n_features, X.shape[1]), X.dtype.itemsize)))
-
-    @property
-    def n_rows(self) -> int:
-        return self.X.shape[0]
-
-    @property
-    def n_blocks(self) -> int:
-        return -(-self.n_rows // self.block_rows)
-
-    @property
-    def reference(self) -> Array:
-        """An array of the library and dtype of the blocks."""
-        return dense(self.X[:1])
-
-    def rows(self, index: np.ndarray) -> Table:
-        """Some of the rows, as a table of their own."""
-        return self._replace(X=_taken(self.X, index), y=_taken(self.y, index), weight=_taken(self.weight, index))
-
-    def block(self, index: int) -> tuple[Array, Array, Array]:
-        rows = slice(index * self.block_rows, (index + 1) * self.block_rows)
-        return dense(self.X[rows]), self.y[rows], self.weight[rows]
-
-
-def rows_in_block(width: int, itemsize: int = 8) -> int:
-    """How many rows of ``width`` numbers of ``itemsize`` bytes make a block that fits the cache."""
-    return int(np.clip(_BLOCK_BYTES // (max(width, 1) * itemsize), _MIN_ROWS, _MAX_ROWS))
-
-
-def _taken(A: Any, index: np.ndarray) -> Any:
-    if scipy.sparse.issparse(A):
-        return A[index]
-    xp = namespace(A)
-    return xp.take(A, xp.asarray(index, device=device(A)), axis=0)
-
-
-def dense(X: Any) -> Array:
-    """A block as a dense array."""
-    return X.toarray() if scipy.sparse.issparse(X) else X
 
 
 class _OneBlasThread:
@@ -144,17 +80,25 @@ if hasattr(os, "register_at_fork"):
 
 def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Iterator[T]:
     """``function(0), function(1), ...`` in order, computed by ``n_jobs`` threads of one BLAS thread each."""
+    return swept(function, range(n_blocks), 1 if n_blocks == 1 else n_jobs)
+
+
+def swept(function: Callable[[S], T], items: Iterable[S], n_jobs: int = 1) -> Iterator[T]:
+    """``function`` of each item in order, computed by ``n_jobs`` threads of one BLAS thread each.
+
+    Items are taken a few ahead of what is asked for: however many there are, few are in memory.
+    """
     within = current_thread().name.startswith(_POOL)  # who waits for threads of the pool must not be one of them
-    if n_jobs == 1 or n_blocks == 1 or within:
+    if n_jobs == 1 or within:
         with one_blas_thread:
-            yield from map(function, range(n_blocks))
+            yield from map(function, items)
         return
     waiting: deque[Future[T]] = deque()
     pool = _pool(n_jobs)
     with one_blas_thread:
         try:
-            for index in range(n_blocks):
-                waiting.append(pool.submit(function, index))
+            for item in items:
+                waiting.append(pool.submit(function, item))
                 if len(waiting) >= _AHEAD * n_jobs:
                     yield waiting.popleft().result()
             while waiting:
@@ -163,8 +107,3 @@ def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Itera
             for future in waiting:
                 future.cancel()
             wait(waiting)
-
-
-def gather_rows(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Whole arrays from the tuples of arrays of consecutive blocks."""
-    return tuple(namespace(*arrays).concat(arrays) for arrays in zip(*blocks, strict=True))

@@ -1,0 +1,179 @@
+"""Rows in the partitions of Dask, on this machine or on a cluster.
+
+Partitions stay where they are.  What goes out is a belief, what comes back are sums, added up on the way in a tree; its
+shape depends on the number of partitions alone, so that retries, copies of tasks and lost workers change nothing, not
+even the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..extras import needed
+from .passes import summed
+from .sources import Batch
+from .survey import Checked, Kept, Reservoir, Survey, Totals, sample_rows
+
+#: Partial sums that are added up at once.
+_BRANCHES = 8
+
+
+class Partitions(NamedTuple):
+    """The partitions of a Dask array or frame, with those of labels and weights."""
+
+    X: tuple[Any, ...]
+    y: tuple[Any, ...]
+    weight: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, X: Any, y: Any = None, weight: Any = None) -> Partitions:
+        if isinstance(y, str):
+            X, y = X.drop(columns=y), X[y]
+        if isinstance(weight, str):
+            X, weight = X.drop(columns=weight), X[weight]
+        parts = _partitions(X, "X")
+        return cls(parts, _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight"))
+
+    def items(self) -> Iterator[Any]:
+        """The partitions, one after the other."""
+        dask = _dask()
+        return (dask.compute(*item)[0:3] for item in zip(*self, strict=True))
+
+    @staticmethod
+    def unpack(item: Any, frames: bool = False) -> Batch:
+        return Batch(*item)
+
+    def each(self, task: Callable[[Any], Any]) -> list[Any]:
+        """``task`` of every partition."""
+        return _computed(self._mapped(task))
+
+    def total(self, task: Callable[[Any], Any]) -> Any:
+        """The sum of ``task`` over all partitions, added up where they are."""
+        return _computed(_tree(self._mapped(task), summed))[0]
+
+    def surveyed(self, check: Callable[[Any, bool], Checked]) -> Survey:
+        """`survey.surveyed`, in two steps: totals first, so that hardly more than the sample travels."""
+        check(self._first_rows(), True)
+        totals_of_each = self.each(_Totals(check))
+        totals = _merged(totals_of_each)
+        if totals is None:
+            raise ValueError("There are no rows of positive weight to learn from.")
+        sizes = [0 if part is None else part.n_rows for part in totals_of_each]
+        first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        reservoir = Reservoir.near(totals, sample_rows(len(totals.moments.mean)))
+        delayed = _dask().delayed
+        look = delayed(_Candidates(check, reservoir), pure=False)
+        parts = [look(item, int(number)) for item, number in zip(zip(*self, strict=True), first, strict=True)]
+        for kept in _computed(parts):
+            if kept is not None:
+                reservoir.add(kept)
+        return reservoir.survey(totals)
+
+    def _mapped(self, task: Callable[[Any], Any]) -> list[Any]:
+        one = _dask().delayed(task, pure=False)
+        return [one(item) for item in zip(*self, strict=True)]
+
+    def _first_rows(self) -> Any:
+        """One row, to see what rows are like."""
+        head = _dask().delayed(_head, pure=False)
+        for item in zip(*self, strict=True):
+            (found,) = _computed([head(item)])
+            if found is not None:
+                return found
+        raise ValueError("There are no rows to learn from.")
+
+
+class _Totals(NamedTuple):
+    check: Callable[[Any, bool], Checked]
+
+    def __call__(self, item: Any) -> Totals | None:
+        if len(item[0]) == 0:
+            return None
+        batch = self.check(item, False)
+        return Totals.of(batch) if len(batch.y) else None
+
+
+class _Candidates(NamedTuple):
+    check: Callable[[Any, bool], Checked]
+    reservoir: Reservoir
+
+    def __call__(self, item: Any, first: int) -> Kept | None:
+        return self.reservoir.candidates(self.check(item, False), first) if len(item[0]) else None
+
+
+def mapped(model: Any, method: str, X: Any, shapes: list[tuple[int, ...]], dtype: Any) -> Any:
+    """What a method of a fitted model says of the partitions of ``X``, as Dask arrays that are not computed yet.
+
+    ``shapes`` are those of what it returns for a row, of which there may be several.
+    """
+    dask, array = _dask(), needed("dask.array", "dask", "Predicting the partitions of Dask")
+    there = dask.delayed(model, pure=False)
+    chunks = X.chunks[0] if hasattr(X, "chunks") else [math.nan] * X.npartitions
+    answers = [dask.delayed(_answer, pure=False)(there, method, part) for part in _partitions(X, "X")]
+    found = []
+    for index, shape in enumerate(shapes):
+        own = [answer[index] for answer in answers]
+        parts = [array.from_delayed(a, (n, *shape), dtype=dtype) for a, n in zip(own, chunks, strict=True)]
+        found.append(array.concatenate(parts, allow_unknown_chunksizes=True))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _answer(model: Any, method: str, rows: Any) -> tuple[Any, ...]:
+    answer = getattr(model, method)(rows)
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _dask() -> Any:
+    return needed("dask", "dask", "Rows of Dask")
+
+
+def _partitions(X: Any, name: str) -> tuple[Any, ...]:
+    if hasattr(X, "rechunk") and X.ndim == 2 and X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    if not hasattr(X, "to_delayed"):
+        raise TypeError(
+            f"{name} is a {type(X).__name__}, where X is one of Dask: it must be a Dask array or series too."
+        )
+    return tuple(np.asarray(X.to_delayed(), dtype=object).ravel().tolist())
+
+
+def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str) -> tuple[Any, ...]:
+    """The partitions of labels or weights, cut like those of the rows."""
+    if other is None:
+        return (None,) * len(parts)
+    if hasattr(other, "rechunk") and hasattr(X, "chunks") and not np.isnan(X.chunks[0]).any():
+        other = other.rechunk((X.chunks[0],))
+    own = _partitions(other, name)
+    if len(own) != len(parts):
+        raise ValueError(f"X has {len(parts)} partitions and {name} has {len(own)}: they must be cut in the same way.")
+    return own
+
+
+def _head(item: Any) -> Any:
+    return None if len(item[0]) == 0 else tuple(None if part is None else part[:1] for part in item)
+
+
+def _merged(parts: list[Totals | None]) -> Totals | None:
+    total: Totals | None = None
+    for part in parts:
+        total = part if total is None else total if part is None else total.merged(part)
+    return total
+
+
+def _tree(parts: list[Any], together: Callable[[list[Any]], Any]) -> list[Any]:
+    """One task that puts all parts together, a few at a time."""
+    join = _dask().delayed(together, pure=False)
+    while len(parts) > 1:
+        parts = [join(parts[start : start + _BRANCHES]) for start in range(0, len(parts), _BRANCHES)]
+    return parts
+
+
+def _computed(parts: list[Any]) -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")  # it is the belief: some megabytes
+        return list(_dask().compute(*parts))

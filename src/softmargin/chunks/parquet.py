@@ -1,0 +1,140 @@
+"""Rows in Parquet and other files that Arrow reads."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..extras import needed
+from .sources import BATCH_ROWS, Batch
+
+#: Batches and files that are read ahead: Arrow's own choice takes gigabytes.
+_BATCHES_AHEAD, _FILES_AHEAD = 2, 1
+
+
+class Parquet:
+    """A table in files: Parquet, Feather or CSV, or a dataset of Arrow.
+
+    Parameters
+    ----------
+    path : path of a file or folder, pattern such as ``"rows/*.parquet"``, list of paths, or `pyarrow.dataset.Dataset`
+    target : str, optional
+        The column of labels; needed for ``fit``.
+    columns : sequence of str, optional
+        The columns to learn from: all but those of labels and weights, unless given.
+    weight : str, optional
+        The column of weights.
+    batch_rows : int
+        Most rows that are unpacked at once.
+    format : str
+        Of the files, as `pyarrow.dataset.dataset` calls it.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, pyarrow as pa, pyarrow.parquet as pq
+    >>> from softmargin import BayesianLinearSVC, chunks
+    >>> x = np.random.default_rng(0).normal(size=1000)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> pq.write_table(pa.table({"x": x, "noise": x**2, "y": x > 0}), f"{folder.name}/rows.parquet")
+    >>> rows = chunks.Parquet(f"{folder.name}/*.parquet", target="y", columns=["x"])
+    >>> model = BayesianLinearSVC().fit(rows)
+    >>> model.feature_names_in_.tolist(), model.predict_proba(rows).shape
+    (['x'], (1000, 2))
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        target: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        weight: str | None = None,
+        batch_rows: int = BATCH_ROWS,
+        format: str = "parquet",  # noqa: A002
+    ) -> None:
+        for name, value in (("target", target), ("weight", weight)):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(
+                    f"{name} must be the name of a column of the files, got {type(value).__name__}; to have it apart "
+                    f"from them, go through batches: chunks.Batches."
+                )
+        self.target, self.weight, self.batch_rows, self.format = target, weight, batch_rows, format
+        self.path = path
+        names = self.dataset.schema.names
+        used = [name for name in names if name not in (target, weight)] if columns is None else list(columns)
+        self.columns = tuple(used)
+        missing = [name for name in (*used, target, weight) if name is not None and name not in names]
+        if missing:
+            raise ValueError(
+                f"The files have no column {', '.join(map(repr, missing))}; theirs are {', '.join(map(repr, names))}."
+            )
+
+    @property
+    def dataset(self) -> Any:
+        """The files as Arrow sees them."""
+        dataset: Any = needed("pyarrow.dataset", "parquet", "Reading files")
+        if isinstance(self.path, dataset.Dataset):
+            return self.path
+        return dataset.dataset(_files(self.path), format=self.format)
+
+    def only(self, columns: Sequence[str]) -> Parquet:
+        """The same files by some columns, for predictions."""
+        return Parquet(self.path, columns=columns, batch_rows=self.batch_rows, format=self.format)
+
+    def items(self) -> Iterator[Any]:
+        wanted = [name for name in dict.fromkeys((*self.columns, self.target, self.weight)) if name is not None]
+        return self.dataset.to_batches(
+            columns=wanted,
+            batch_size=self.batch_rows,
+            batch_readahead=_BATCHES_AHEAD,
+            fragment_readahead=_FILES_AHEAD,
+        )
+
+    def unpack(self, item: Any, frames: bool = False) -> Batch:
+        y, weight = (None if name is None else _values(item.column(name)) for name in (self.target, self.weight))
+        if frames:
+            return Batch(item.select(list(self.columns)).to_pandas(), y, weight)
+        parts = [_numbers(name, item.column(name)) for name in self.columns]
+        dtype = np.result_type(np.float32, *(part.dtype for part in parts))
+        X = np.empty((item.num_rows, len(parts)), dtype=dtype)
+        for index, part in enumerate(parts):
+            X[:, index] = part
+        return Batch(X, y, weight, self.columns)
+
+
+def _files(path: Any) -> Any:
+    """Paths, patterns resolved."""
+    if not isinstance(path, (str, PathLike)):
+        return [fspath(one) for one in path]
+    path = fspath(path)
+    if not glob.has_magic(path) or Path(path).exists():
+        return path
+    found = sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise FileNotFoundError(f"No file matches {path!r}.")
+    return found
+
+
+def _values(column: Any) -> np.ndarray:
+    """Labels or weights as an array."""
+    values = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    if values.null_count:
+        raise ValueError(f"A column of labels or weights has {values.null_count} empty entries; drop such rows first.")
+    return values.to_numpy(zero_copy_only=False)
+
+
+def _numbers(name: str, column: Any) -> np.ndarray:
+    """A column as numbers; what is empty is NaN."""
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(
+            f"column {name!r} is not numeric ({column.type}). Leave it out with chunks.Parquet(..., columns=[...]), or "
+            f"write it as numbers; BayesianMixedSVC takes such columns as groups."
+        )
+    return values if values.dtype.kind == "f" or values.dtype.itemsize <= 2 else values.astype(np.float64)

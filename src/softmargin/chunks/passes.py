@@ -1,0 +1,59 @@
+"""Passes over all rows of a source: sums over its blocks, made where the rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any, NamedTuple
+
+from ..arrays import Array, combined
+from .sources import Source
+from .threads import swept
+
+#: What a pass adds up: a sum, or nested tuples of sums, of a block of rows, their labels and their weights.
+BlockSum = Callable[[Array, Array, Array], Any]
+
+
+class Whole(NamedTuple):
+    """All rows of a source, where those in memory are a sample of them.
+
+    ``read`` turns an item of the source into rows, labels and weights.
+    """
+
+    source: Source
+    read: Callable[[Any], tuple[Any, Any, Any]]
+    n_rows: int
+    block_rows: int
+    n_jobs: int = 1
+
+    def total(self, block_sum: BlockSum) -> Any:
+        """The sum over all blocks, items added in their order."""
+        task = ItemSum(block_sum, self.read, self.block_rows)
+        if hasattr(self.source, "total"):
+            return self.source.total(task)  # type: ignore[attr-defined]
+        return summed(swept(task, self.source.items(), self.n_jobs))
+
+
+class ItemSum(NamedTuple):
+    """The sum over the blocks of one item; None if it has no rows."""
+
+    block_sum: BlockSum
+    read: Callable[[Any], tuple[Any, Any, Any]]
+    block_rows: int
+
+    def __call__(self, item: Any) -> Any:
+        X, y, weight = self.read(item)
+        blocks = (slice(start, start + self.block_rows) for start in range(0, len(y), self.block_rows))
+        return summed(self.block_sum(X[rows], y[rows], weight[rows]) for rows in blocks)
+
+
+def of_each(source: Source, task: Callable[[Any], Any], n_jobs: int = 1) -> list[Any]:
+    """``task`` of every item of a source, in order."""
+    if hasattr(source, "each"):
+        return source.each(task)  # type: ignore[attr-defined]
+    return list(swept(task, source.items(), n_jobs))
+
+
+def summed(parts: Iterable[Any]) -> Any:
+    """The sum of all parts but those that are None, in their order; None if there are none."""
+    return reduce(lambda a, b: b if a is None else a if b is None else combined(a, 1, b), parts, None)

@@ -1,0 +1,177 @@
+"""Rows that are not in memory: where they come from, a batch at a time.
+
+A source can be read again and again, always in the same order.  `source_of` says which kind of source something is that
+was given to ``fit`` or ``predict``, if it is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from os import PathLike
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+#: Rows of a batch, where the source leaves a choice: some megabytes.
+BATCH_ROWS = 65_536
+
+
+class Batch(NamedTuple):
+    """Some rows, with their labels and weights if there are any; ``names`` where an array has lost those of a table."""
+
+    X: Any
+    y: Any = None
+    weight: Any = None
+    names: tuple[str, ...] | None = None
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows that can be read again and again: items come one by one, and are unpacked in threads."""
+
+    def items(self) -> Iterator[Any]:
+        """What is read one after the other."""
+        ...
+
+    def unpack(self, item: Any, frames: bool = False) -> Batch:
+        """The rows of an item: as an array where that is possible, unless frames are wanted."""
+        ...
+
+
+class Arrays(NamedTuple):
+    """Arrays that need not be in memory: memory maps, or whatever has a shape and gives slices of rows as arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from softmargin import BayesianSVC, chunks
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> rows = chunks.Arrays(X, X[:, 0] > 0, batch_rows=100)
+    >>> bool(BayesianSVC(random_state=0).fit(rows).score(X, X[:, 0] > 0) > 0.95)
+    True
+    """
+
+    X: Any
+    y: Any = None
+    weight: Any = None
+    batch_rows: int = BATCH_ROWS
+
+    def items(self) -> Iterator[slice]:
+        n = self.X.shape[0]
+        for name, other in (("y", self.y), ("sample_weight", self.weight)):
+            if other is not None and len(other) != n:
+                raise ValueError(f"X has {n} rows, and {name} has {len(other)} entries: there must be one for each.")
+        return (slice(start, min(start + self.batch_rows, n)) for start in range(0, n, self.batch_rows))
+
+    def unpack(self, item: slice, frames: bool = False) -> Batch:
+        return Batch(*(None if part is None else part[item] for part in (self.X, self.y, self.weight)))
+
+
+class Batches:
+    """Batches of ``(X, y)`` or ``(X, y, weight)`` from anything that can be gone through more than once.
+
+    Parameters
+    ----------
+    batches : list, or other object to iterate over again and again; or a function that begins anew when it is called
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from softmargin import BayesianLinearSVC, chunks
+    >>> def batches():
+    ...     for seed in range(5):
+    ...         X = np.random.default_rng(seed).normal(size=(100, 2))
+    ...         yield X, X[:, 0] > 0
+    >>> model = BayesianLinearSVC().fit(chunks.Batches(batches))
+    >>> model.predict([[2.0, 0.0], [-2.0, 0.0]])
+    array([ True, False])
+    """
+
+    def __init__(self, batches: Any) -> None:
+        if not callable(batches) and iter(batches) is batches:
+            raise TypeError(
+                "These batches can be gone through only once, and a fit reads its rows several times; pass a list, or "
+                "the function that makes them: chunks.Batches(function)."
+            )
+        self.batches = batches
+
+    def items(self) -> Iterator[Any]:
+        return iter(self.batches() if callable(self.batches) else self.batches)
+
+    def unpack(self, item: Any, frames: bool = False) -> Batch:
+        if isinstance(item, Batch):
+            return item
+        if not isinstance(item, (tuple, list)) or not 1 <= len(item) <= 3:
+            raise ValueError(
+                f"A batch is (X, y) or (X, y, weight), and not of type {type(item).__name__}; if this was meant as a "
+                f"table, fit requires y to be passed, but the target y is None."
+            )
+        return Batch(*item)
+
+
+def source_of(X: Any, y: Any = None, weight: Any = None) -> Source | None:
+    """What was given to ``fit`` or ``predict``, as a source; None for a table in memory."""
+    for is_kind, kind in _KINDS:
+        if is_kind(X, y):
+            return kind(X, y, weight)
+    return None
+
+
+def _as_it_is(source: Any, y: Any, weight: Any) -> Any:
+    if y is not None or weight is not None:
+        raise ValueError(f"{type(source).__name__} holds labels and weights itself: pass nothing but it.")
+    return source
+
+
+def _of_arrays(X: Any, y: Any, weight: Any) -> Arrays:
+    return Arrays(X, y, weight)
+
+
+def _of_files(X: Any, y: Any, weight: Any) -> Any:
+    from .parquet import Parquet
+
+    return Parquet(X, target=y, weight=weight)
+
+
+def _of_cluster(X: Any, y: Any, weight: Any) -> Any:
+    from .cluster import Partitions
+
+    return Partitions.of(X, y, weight)
+
+
+def _of_batches(X: Any, y: Any, weight: Any) -> Batches:
+    if weight is not None:
+        raise ValueError("Weights of batches come with them, as (X, y, weight): pass nothing but the batches.")
+    return Batches(X)
+
+
+def _is_of(package: str) -> Callable[[Any, Any], bool]:
+    """Whether something is of a package, which need not be there to know."""
+    return lambda X, y: type(X).__module__.partition(".")[0] == package
+
+
+def _is_dataset(X: Any, y: Any) -> bool:
+    return type(X).__module__ == "pyarrow._dataset" or isinstance(X, (str, PathLike))
+
+
+def _is_batches(X: Any, y: Any) -> bool:
+    """Without labels, and no table, it can only be batches; a list of lists of numbers is a table without labels."""
+    table = any(hasattr(X, name) for name in ("shape", "columns", "__array__", "__dataframe__", "schema"))
+    if y is not None or table or not hasattr(X, "__iter__"):
+        return False
+    return not (isinstance(X, (list, tuple)) and (len(X) == 0 or not _is_batch(X[0])))
+
+
+def _is_batch(item: Any) -> bool:
+    return isinstance(item, (tuple, list)) and len(item) in (2, 3) and np.ndim(getattr(item[0], "values", item[0])) == 2
+
+
+_KINDS: tuple[tuple[Callable[[Any, Any], bool], Callable[[Any, Any, Any], Any]], ...] = (
+    (lambda X, y: isinstance(X, Source), _as_it_is),
+    (lambda X, y: isinstance(X, np.memmap), _of_arrays),
+    (_is_dataset, _of_files),
+    (_is_of("dask"), _of_cluster),
+    (_is_of("dask_expr"), _of_cluster),
+    (_is_batches, _of_batches),
+)

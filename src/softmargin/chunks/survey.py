@@ -1,0 +1,219 @@
+r"""One reading of a source: what its columns and labels are like, and a sample that stands for it.
+
+Rows are numbered in the order in which they are read, and each number is turned into one that looks random.  The sample
+is made of the rows of smallest such numbers: of all rows, and of each class, of which a rare one thus has enough.
+Which rows these are depends on no batch, thread or worker; and as labels may well be sorted, on no place in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..columns import Moments
+from ..sampling import allotted
+from .blocks import dense
+from .sources import Source
+from .threads import swept
+
+#: Rows of a sample: at most, and so many bytes of them, but at least; and a share of them for the rarest class.
+MOST_ROWS, _MOST_BYTES, _LEAST_ROWS, _SHARE_OF_CLASS = 131_072, 2**28, 16_384, 16
+#: Rows beyond the wanted ones that are kept before they are looked through.
+_SLACK = 2
+#: Standard deviations by which a number of rows may fall short of what is expected.
+_DEVIATIONS = 8.0
+#: Odd numbers for which the last bits of a product depend on all bits of a row's number (SplitMix64).
+_STEP, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+#: More classes than this were probably meant as numbers.
+_MOST_CLASSES = 10_000
+
+
+class Checked(NamedTuple):
+    """A batch after its checks: numbers, labels, and weights without those of classes; rows of weight 0 are gone."""
+
+    X: Any
+    y: np.ndarray
+    copies: np.ndarray
+
+
+class Kept(NamedTuple):
+    """Rows that may be part of the sample, their numbers, and what these were turned into."""
+
+    X: np.ndarray
+    y: np.ndarray
+    copies: np.ndarray
+    number: np.ndarray
+    key: np.ndarray
+
+    def rows(self, index: np.ndarray) -> Kept:
+        return Kept(*(part[index] for part in self))
+
+    @property
+    def in_order(self) -> Kept:
+        return self.rows(np.argsort(self.number))
+
+
+class Totals(NamedTuple):
+    """Of each label: rows, and how much they weigh.  Of the columns: moments.  And all rows that there are."""
+
+    labels: np.ndarray
+    rows: np.ndarray
+    copies: np.ndarray
+    moments: Moments
+    n_rows: int
+
+    @classmethod
+    def of(cls, batch: Checked) -> Totals:
+        labels, codes = np.unique(batch.y, return_inverse=True)
+        rows, copies = (np.bincount(codes, each, len(labels)) for each in (None, batch.copies))
+        return cls(labels, rows, copies, Moments.of(batch.X, batch.copies), len(batch.y))
+
+    def merged(self, other: Totals) -> Totals:
+        labels = np.union1d(self.labels, other.labels)
+        if len(labels) > _MOST_CLASSES:
+            raise ValueError(f"There are more than {_MOST_CLASSES:,} different labels; is the target a number?")
+        rows, copies = np.zeros(len(labels)), np.zeros(len(labels))
+        for part in (self, other):
+            where = np.searchsorted(labels, part.labels)
+            rows[where] += part.rows
+            copies[where] += part.copies
+        return Totals(labels, rows, copies, self.moments.merged(other.moments), self.n_rows + other.n_rows)
+
+
+class Survey(NamedTuple):
+    """Totals of a source, a sample of its rows in their order, and how much more each of these counts for the rest."""
+
+    totals: Totals
+    sample: Kept
+    growth: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the sample is all there is."""
+        return len(self.sample.y) == self.totals.n_rows
+
+
+def sample_rows(n_columns: int) -> int:
+    """How many rows of so many columns make a sample."""
+    return int(np.clip(_MOST_BYTES // (8 * max(n_columns, 1)), _LEAST_ROWS, MOST_ROWS))
+
+
+def keys(number: np.ndarray) -> np.ndarray:
+    """A number that looks random for each number of a row, no two alike.
+
+    >>> keys(np.arange(3)) // np.uint64(10**16)
+    array([1629,  796,   48], dtype=uint64)
+    """
+    z = (number.astype(np.uint64) + np.uint64(1)) * _STEP
+    z = (z ^ (z >> np.uint64(30))) * _FIRST
+    z = (z ^ (z >> np.uint64(27))) * _SECOND
+    return z ^ (z >> np.uint64(31))
+
+
+class Reservoir:
+    """The rows of smallest keys so far, of all and of each class.
+
+    Limits only fall, so a row above both of those that concern it, whenever they are read, is no loss.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self._size, self._parts, self._n = size, [], 0
+        self._limit: Any = np.uint64(2**64 - 1)
+        self._limits: dict[Any, Any] = {}
+
+    @classmethod
+    def near(cls, totals: Totals, size: int) -> Reservoir:
+        """One that knows beforehand about how small a key must be: of so many rows, and of so many in each class."""
+        found, most = cls(size), np.uint64(2**64 - 1)
+
+        def limit(wanted: int, n: float) -> Any:
+            # So many standard deviations more than wanted that it will hardly ever be less.
+            share = (wanted + _DEVIATIONS * np.sqrt(wanted)) / n
+            return most if share >= 1 else np.uint64(share * 2.0**64)
+
+        found._limit = limit(size, totals.n_rows)
+        own = (limit(size // _SHARE_OF_CLASS, n) for n in totals.rows)
+        found._limits = dict(zip(totals.labels.tolist(), own, strict=True))
+        return found
+
+    def candidates(self, batch: Checked, first: int) -> Kept:
+        """The rows of a batch that may be part of the sample; ``first`` is the number of the first of them."""
+        number = np.arange(first, first + len(batch.y))
+        key, keep = keys(number), None
+        if self._limits:
+            keep = key <= self._limit
+            for label, limit in list(self._limits.items()):
+                keep |= (batch.y == label) & (key <= limit)
+            keep |= ~np.isin(batch.y, list(self._limits))
+        chosen = slice(None) if keep is None else keep
+        return Kept(batch.X[chosen], batch.y[chosen], batch.copies[chosen], number[chosen], key[chosen])
+
+    def add(self, kept: Kept) -> None:
+        """Takes note of candidates."""
+        self._parts.append(kept._replace(X=dense(kept.X)))
+        self._n += len(kept.y)
+        self._size = self._size or sample_rows(kept.X.shape[1])
+        if self._n > _SLACK * self._size + len(self._limits) * self._size // _SHARE_OF_CLASS:
+            self._prune()
+
+    def _prune(self) -> None:
+        assert self._size is not None
+        every, few = self.everything, self._size // _SHARE_OF_CLASS
+        order = np.argsort(every.key)
+        keep = np.zeros(len(order), dtype=bool)
+        keep[order[: self._size]] = True
+        if len(order) > self._size:
+            self._limit = every.key[order[self._size - 1]]
+        for label in np.unique(every.y).tolist():
+            own = order[every.y[order] == label]
+            keep[own[:few]] = True
+            self._limits[label] = every.key[own[few - 1]] if len(own) >= few else np.uint64(2**64 - 1)
+        self._parts, self._n = [every.rows(keep)], int(keep.sum())
+
+    @property
+    def everything(self) -> Kept:
+        return Kept(*(np.concatenate(parts) for parts in zip(*self._parts, strict=True)))
+
+    def survey(self, totals: Totals) -> Survey:
+        """The sample, each class in proportion, but enough of the rarer ones."""
+        if totals.n_rows == self._n:
+            kept = self.everything.in_order
+            return Survey(totals, kept, np.ones(len(kept.y)))
+        self._prune()
+        assert self._size is not None
+        every = self.everything
+        order, chosen = np.argsort(every.key), []
+        for label, count in zip(totals.labels, allotted(totals.rows.astype(int).tolist(), self._size), strict=True):
+            chosen.append(order[every.y[order] == label][:count])
+        kept = every.rows(np.concatenate(chosen)).in_order
+        codes = np.searchsorted(totals.labels, kept.y)
+        weights = np.bincount(codes, kept.copies, len(totals.labels))
+        return Survey(totals, kept, (totals.copies / np.where(weights > 0, weights, 1.0))[codes])
+
+
+def surveyed(source: Source, check: Callable[[Any, bool], Checked], n_jobs: int) -> Survey:
+    """Reads a source once.  ``check`` unpacks and checks an item; it is told which is the first."""
+    if hasattr(source, "surveyed"):
+        return source.surveyed(check)  # type: ignore[attr-defined]
+    reservoir, totals, first = Reservoir(), None, 0
+
+    def look(item: Any) -> tuple[Totals, Checked]:
+        batch = check(item, False)
+        return Totals.of(batch), batch
+
+    def items() -> Any:
+        for index, item in enumerate(source.items()):
+            if index == 0:
+                check(item, True)
+            yield item
+
+    for part, batch in swept(look, items(), n_jobs):
+        if part.n_rows == 0:
+            continue
+        reservoir.add(reservoir.candidates(batch, first))
+        totals, first = part if totals is None else totals.merged(part), first + part.n_rows
+    if totals is None:
+        raise ValueError("There are no rows of positive weight to learn from.")
+    return reservoir.survey(totals)

@@ -1,0 +1,135 @@
+"""From a source of rows to what a fit is given: every batch checked like a table, and a sample that stands for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..chunks import Batch, Checked, Parquet, Source, Survey, Whole, dense, gather_rows, of_each, surveyed
+from ..extras import needed
+from ..validation import check_labels, check_named, check_weights, class_weights, coded, present_classes
+from .found import Data
+
+
+class Reader(NamedTuple):
+    """Reads the items of a source for a model; once the classes are known, as `Data` has rows, labels and weights.
+
+    ``named`` says that the model knows the names of the columns, and where labels are.
+    """
+
+    model: Any
+    unpack: Callable[..., Batch]
+    labels: np.ndarray | None = None
+    factors: np.ndarray | None = None
+    dtype: Any = None
+    named: bool = False
+
+    def checked(self, item: Any, first: bool = False) -> Checked:
+        """The rows of an item that have any weight."""
+        batch = self.unpack(item, frames=self.model._FRAMES)
+        X = self.numbers(batch, first and not self.named)
+        if batch.y is None and not self.named:
+            raise ValueError(
+                "The rows come without labels: name the column of labels, as in chunks.Parquet(path, target='name')."
+            )
+        y = check_labels(X, self.model._labels(batch.X, batch.y))
+        copies = check_weights(batch.weight, X.shape[0])
+        return Checked(X, y, copies) if copies.all() else Checked(*(part[copies > 0] for part in (X, y, copies)))
+
+    def numbers(self, batch: Batch, first: bool = False) -> Any:
+        """Rows as numbers, checked."""
+        if batch.names is None:
+            return self.model._numbers(batch.X, reset=first)
+        return check_named(self.model, batch.X, batch.names, reset=first, missing=self.model._MISSING)
+
+    def __call__(self, item: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        assert self.labels is not None
+        assert self.factors is not None
+        X, y, copies = self.checked(item)
+        codes = np.minimum(np.searchsorted(self.labels, y), len(self.labels) - 1)
+        unknown = self.labels[codes] != y
+        if unknown.any():
+            raise ValueError(
+                f"The label {y[unknown][0]!r} was not there when the rows were first read: they must not change while "
+                f"a model is fitted."
+            )
+        present = self.factors > 0  # a class of weight 0 is not there
+        there, weight = present[codes], self.factors[codes] * copies
+        y = coded((np.cumsum(present) - 1)[codes], int(present.sum()))
+        X = X.astype(self.dtype, copy=False)
+        return (X, y, weight) if there.all() else (X[there], y[there], weight[there])
+
+
+def moments_of(model: Any, source: Source) -> tuple[np.ndarray, np.ndarray]:
+    """The latent moments of all rows of a source, which is read batch by batch."""
+    names = getattr(model, "feature_names_in_", None)
+    if isinstance(source, Parquet) and names is not None:
+        source = source.only(names.tolist())
+    reader = Reader(model, source.unpack)
+    batches = (reader.unpack(item, frames=model._FRAMES) for item in source.items())
+    mu, v = gather_rows(model._moments(reader.numbers(batch)) for batch in batches)
+    return mu, v
+
+
+def data_of(model: Any, source: Source, jobs: int, named: bool = False) -> Data:
+    """What a fit on a source is given: all of its rows if they are few, or a sample and the way to the others."""
+    reader = Reader(model, source.unpack, named=named)
+    survey: Survey = surveyed(source, reader.checked, jobs)
+    totals, (X, y, copies, *_), growth = survey.totals, survey.sample, survey.growth
+    if survey.is_whole:
+        return model._weighed(X, y, copies)
+    factors = class_weights(model.class_weight, totals.labels, totals.copies)
+    classes, _ = present_classes(totals.labels, factors * totals.copies)
+    reader = reader._replace(labels=totals.labels, factors=factors, dtype=X.dtype)
+    data = model._weighed(X, y, copies, classes, factors[np.searchsorted(totals.labels, y)])
+    grown = growth[np.isin(y, classes)]
+    weight, copies = data.weight * grown, data.copies * grown
+    whole = Whole(source, reader, totals.n_rows, 0, jobs)
+    return data._replace(weight=weight, copies=copies, whole=whole, columns=totals.moments.columns, X=dense(data.X))
+
+
+class _Representatives(NamedTuple):
+    """A row for every combination of the given columns in a batch."""
+
+    unpack: Callable[..., Batch]
+    columns: tuple[Any, ...]
+
+    def __call__(self, item: Any) -> Any:
+        batch = self.unpack(item, frames=True)
+        there = check_weights(batch.weight, len(batch.X)) > 0
+        return distinct_by(batch.X if there.all() else batch.X[there], self.columns)
+
+
+def representatives(source: Source, design_of: Callable[[Any, None], Any], jobs: int) -> Any:
+    """Rows of a source that show every group and category that there is.
+
+    Which columns these are, a first batch tells: those of groups, and all that are no numbers.
+    """
+    first = next(batch.X for batch in (source.unpack(item, frames=True) for item in source.items()) if len(batch.X))
+    design = design_of(first, None)
+    columns = [name for grouping in design.groupings for name in grouping.columns]
+    if hasattr(first, "columns"):
+        columns += [name for name in design.inputs if np.asarray(first[name]).dtype.kind not in "fiu"]
+    columns = tuple(dict.fromkeys(columns))
+    parts = [part for part in of_each(source, _Representatives(source.unpack, columns), jobs) if len(part)]
+    if not hasattr(first, "columns"):
+        return distinct_by(np.concatenate(parts), columns)
+    pandas = needed("pandas", "formula", "A frame of groups")
+    return distinct_by(pandas.concat(parts, ignore_index=True), columns)
+
+
+def distinct_by(rows: Any, columns: tuple[Any, ...]) -> Any:
+    """The first of the rows of each combination of some columns; one row if there are no columns to combine.
+
+    >>> distinct_by(np.array([[1.0, 5.0], [2.0, 7.0], [3.0, 5.0]]), (1,))
+    array([[1., 5.],
+           [2., 7.]])
+    """
+    if not columns:
+        return rows[:1]
+    if hasattr(rows, "columns"):
+        return rows.drop_duplicates(list(columns))
+    _, index = np.unique(rows[:, list(columns)], axis=0, return_index=True)
+    return rows[np.sort(index)]

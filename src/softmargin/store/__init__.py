@@ -1,0 +1,99 @@
+"""Model files: `save` and `load`, and `write` and `read` for other values.
+
+A file is one zip of arrays and JSON (`softmargin.store.archive`).  Nothing in it is code, and nothing it says can make
+any run: reading builds values of known kinds, and instances of known classes (`softmargin.store.registry`).  A file is
+written beside the old one and takes its place when it is complete.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from .archive import open_archive, write_archive
+from .errors import StoreError
+from .registry import name_of
+from .tree import Decoder, Encoder
+
+__all__ = ["StoreError", "load", "read", "save", "write"]
+
+KINDS = ("model", "checkpoint")
+
+
+def save(model: Any, path: str | PathLike[str]) -> None:
+    """Writes an estimator of this package to a file, fitted or not.
+
+    The file holds parameters and all that was found, so that `load` gives a model that predicts and learns on as this
+    one does, to the last bit.  Where a file of that name is, it is replaced at once, or stays as it is if writing
+    fails.
+
+    Parameters
+    ----------
+    model : estimator of this package
+    path : str or path
+        Any name; none is added to it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import make_moons
+    >>> from softmargin import BayesianSVC
+    >>> X, y = make_moons(100, noise=0.2, random_state=0)
+    >>> model = BayesianSVC(random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "moons.model")
+    ...     save(model, path)
+    ...     same = load(path)
+    >>> bool((same.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    if not isinstance(model, BaseEstimator) or name_of(type(model)) is None:
+        raise StoreError(f"Only estimators of softmargin can be saved, not a {type(model).__qualname__}.")
+    write(path, model, "model")
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """The estimator that `save` wrote to a file.
+
+    A file that is damaged, was changed, is of a newer format or holds anything but a model is refused with a
+    `StoreError`.  Whatever it holds, nothing in it is run.
+    """
+    model = read(path, "model")
+    if not isinstance(model, BaseEstimator):
+        raise StoreError(f"Cannot read {str(path)!r}: it holds a {type(model).__name__}, not an estimator.")
+    return model
+
+
+def write(path: str | PathLike[str], value: Any, kind: str) -> None:
+    """Writes a value to a file of a kind, ``"model"`` or ``"checkpoint"``.
+
+    ``value`` is made of None, booleans, numbers, strings, bytes, lists, tuples, dicts, slices, NumPy's arrays, scalars
+    and dtypes, RandomStates, CSR matrices, and instances of this package's estimators, dataclasses and tuples with
+    names.  Arrays of objects may hold any of these.
+    """
+    from .. import __version__
+
+    assert kind in KINDS, kind
+    encoder = Encoder()
+    try:
+        tree = encoder.node(value, kind)
+        write_archive(Path(path), tree, encoder.arrays, kind, __version__)
+    except StoreError as error:
+        raise StoreError(f"Cannot write {str(path)!r}: {error}.") from error
+
+
+def read(path: str | PathLike[str], kind: str) -> Any:
+    """The value that `write` wrote to a file of that kind."""
+    try:
+        with open_archive(Path(path), kind) as contents:
+            return Decoder(contents.array, contents.n_arrays).whole(contents.tree)
+    except StoreError as error:
+        raise StoreError(f"Cannot read {str(path)!r}: {error}.") from error
+    except Exception as error:  # whatever a value out of place leads to
+        raise StoreError(
+            f"Cannot read {str(path)!r}: it holds values that do not belong together "
+            f"({type(error).__name__}: {str(error)[:200]}); save the model again."
+        ) from error

@@ -1,0 +1,7 @@
+"""What can go wrong with a file."""
+
+from __future__ import annotations
+
+
+class StoreError(ValueError):
+    """A file that cannot be written or read; the message says which, why, and what to do."""

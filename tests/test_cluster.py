@@ -1,0 +1,138 @@
+"""Rows in the partitions of Dask: sums are made where they are, and count once."""
+
+import os
+import signal
+import threading
+import time
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.distributed import Client, LocalCluster
+from numpy.testing import assert_allclose, assert_array_equal
+
+from softmargin import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, chunks
+from softmargin.chunks import survey
+from softmargin.chunks.cluster import Partitions
+from test_sources import rows, same_model
+
+N_ROWS = 6000
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    monkeypatch.setattr(survey, "MOST_ROWS", 1000)
+    monkeypatch.setattr(survey, "_LEAST_ROWS", 10)
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def of_dask(X, y, size):
+    return da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size)
+
+
+def frame_of(X, y):
+    return pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
+
+
+@pytest.mark.parametrize("size", [700, 6000])
+@pytest.mark.parametrize(
+    "model",
+    [BayesianSVC(n_inducing=20, random_state=0), BayesianGPC(n_inducing=20, random_state=0), BayesianLinearSVC()],
+    ids=lambda model: type(model).__name__,
+)
+def test_partitions_lead_to_the_model_of_the_same_rows(model, size):
+    X, y = rows()
+    expected = type(model)(**model.get_params()).fit(chunks.Arrays(X, y))
+    same_model(expected, model.fit(*of_dask(X, y, size)))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_frames_keep_the_names_of_their_columns(n_classes):
+    X, y = rows(n_classes=n_classes)
+    frame = dd.from_pandas(frame_of(X, y), npartitions=7)
+    model = BayesianLinearSVC().fit(frame, "y")
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    plain = BayesianLinearSVC().fit(chunks.Arrays(X, y))
+    assert_allclose(model.coef_, plain.coef_, rtol=1e-6)
+    assert_allclose(
+        model.predict_proba(frame[["a", "b", "c"]]).compute(), model.predict_proba(frame_of(X, y)[["a", "b", "c"]])
+    )
+
+
+def test_mixed_models_know_the_groups_of_all_partitions():
+    rng = np.random.default_rng(0)
+    group, x = np.sort(rng.integers(0, 30, N_ROWS)), rng.normal(size=N_ROWS)
+    y = x + rng.normal(size=30)[group] + rng.logistic(size=N_ROWS) > 0
+    frame = pd.DataFrame({"x": x, "group": group, "y": y})
+    one = BayesianMixedSVC("y ~ x + (1 | group)", tol=1e-10).fit(frame)
+    other = BayesianMixedSVC("y ~ x + (1 | group)", tol=1e-10).fit(dd.from_pandas(frame, npartitions=5))
+    assert_allclose(one.bound_, other.bound_, rtol=1e-8)
+    assert len(other.random_effects()) == 30
+    array = frame[["x", "group"]].to_numpy()
+    by_position = BayesianMixedSVC(groups=1, tol=1e-10).fit(*of_dask(array, y, 900))
+    assert_allclose(one.bound_, by_position.bound_, rtol=1e-8)
+
+
+def test_weights_and_labels_are_cut_like_the_rows():
+    X, y = rows()
+    weight = 0.5 + np.random.default_rng(1).uniform(size=len(y))
+    model = BayesianLinearSVC().fit(
+        da.from_array(X, chunks=(1000, 2)), da.from_array(y, chunks=777), da.from_array(weight, chunks=6000)
+    )
+    expected = BayesianLinearSVC().fit(chunks.Arrays(X, y, weight))
+    assert_allclose(model.coef_, expected.coef_, rtol=1e-8)
+
+
+def test_predictions_are_not_computed_before_they_are_asked_for():
+    X, y = rows(n_classes=3)
+    model = BayesianSVC(n_inducing=20, random_state=0).fit(X[:500], y[:500])
+    there, _ = of_dask(X, y, 900)
+    for method in ("predict", "predict_proba", "decision_function", "latent_mean_and_variance"):
+        answers, expected = getattr(model, method)(there), getattr(model, method)(X)
+        for answer, wanted in zip(
+            *((part if isinstance(part, tuple) else (part,)) for part in (answers, expected)), strict=True
+        ):
+            assert isinstance(answer, da.Array)
+            assert answer.shape == wanted.shape
+            assert answer.dtype == wanted.dtype
+            assert_allclose(answer.compute(), wanted, rtol=1e-9)
+
+
+def test_errors_reach_the_user():
+    X, y = rows(200)
+    with pytest.raises(TypeError, match="y is a ndarray"):
+        BayesianSVC().fit(da.from_array(X, chunks=(50, -1)), y)
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="column 1 has missing values"):
+        BayesianSVC().fit(*of_dask(X, y, 50))
+    frame = dd.from_pandas(frame_of(*rows(200)), npartitions=2)
+    with pytest.raises(ValueError, match="2 partitions and y has 4"):
+        BayesianSVC().fit(frame[["a"]], frame["y"].repartition(npartitions=4))
+
+
+def test_a_tree_adds_every_part_once():
+    parts = tuple(dask.delayed(np.full)(1, float(2**k)) for k in range(20))
+    source = Partitions(parts, parts, (None,) * 20)
+    assert source.total(lambda item: (item[0],))[0] == 2.0**20 - 1
+
+
+def test_a_killed_worker_changes_nothing():
+    X, y = rows(40_000)
+    model = BayesianSVC(n_inducing=20, random_state=0)
+    expected = type(model)(**model.get_params()).fit(chunks.Arrays(X, y))
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dask.config.set(scheduler=client),
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Thread(target=lambda: (time.sleep(1.0), os.kill(victim, signal.SIGKILL)))
+        killer.start()
+        found = model.fit(*of_dask(X, y, 4000))
+        killer.join()
+    same_model(expected, found)
+    assert_array_equal(expected.classes_, found.classes_)
