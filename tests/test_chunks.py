@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
-
 from softmargin.chunks import Table, blocks, dense, gather_rows, n_threads, rows_in_block, sweep, threads
 from softmargin.rows import Latent
 

@@ -94,6 +94,8 @@ class BayesianGPC(KernelClassifier):
         Most seconds before the ascent ends with the best model so far; tuning may take half of them.
     n_jobs : int, optional
         Threads over blocks of rows: None is as many as BLAS may use, -1 all cores.
+    device, precision, checkpoint
+        As in `BayesianSVC`.
     verbose : bool
         Whether to draw a progress line.
     random_state : int, RandomState or None
@@ -162,6 +164,9 @@ class BayesianGPC(KernelClassifier):
         max_iter: int = 200,
         max_time: float | None = None,
         n_jobs: int | None = None,
+        device: Any = None,
+        precision: str = "auto",
+        checkpoint: Any = None,
         verbose: bool | int = False,
         random_state: Any = None,
     ) -> None:
@@ -187,6 +192,9 @@ class BayesianGPC(KernelClassifier):
         self.max_iter = max_iter
         self.max_time = max_time
         self.n_jobs = n_jobs
+        self.device = device
+        self.precision = precision
+        self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
 

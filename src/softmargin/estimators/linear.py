@@ -56,7 +56,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         Whether the prior is meant in units of each column's spread; otherwise in the columns' own.
     batch_size, learning_rate, n_draws, n_chains, warm_up, thin, forgetting
         As in `BayesianSVC`.
-    link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
+    link, class_weight, tol, max_iter, max_time, n_jobs, device, precision, checkpoint, verbose, random_state
         As in `BayesianSVC`; passes are cheap here, and ``tol`` is smaller.  Only minibatches and draws are random.
 
     Attributes
@@ -128,6 +128,9 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         max_iter: int = 200,
         max_time: float | None = None,
         n_jobs: int | None = None,
+        device: Any = None,
+        precision: str = "auto",
+        checkpoint: Any = None,
         verbose: bool | int = False,
         random_state: Any = None,
     ) -> None:
@@ -153,6 +156,9 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         self.max_iter = max_iter
         self.max_time = max_time
         self.n_jobs = n_jobs
+        self.device = device
+        self.precision = precision
+        self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
 

@@ -56,7 +56,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         The width of the half-Cauchy.
     fit_intercept : bool
         Without a formula: whether to add an intercept, unpenalised.
-    n_draws, n_chains, warm_up, thin, link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
+    n_draws, n_chains, warm_up, thin, link, class_weight, tol, max_iter, max_time, n_jobs, checkpoint, verbose,
+    random_state
         As in `BayesianSVC`.
 
     Attributes
@@ -124,6 +125,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         max_iter: int = 200,
         max_time: float | None = None,
         n_jobs: int | None = None,
+        checkpoint: Any = None,
         verbose: bool | int = False,
         random_state: Any = None,
     ) -> None:
@@ -151,6 +153,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.max_iter = max_iter
         self.max_time = max_time
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
 

@@ -73,6 +73,16 @@ class BayesianSVC(KernelClassifier):
         Most seconds before the ascent ends with the best model so far; tuning may take half of them.
     n_jobs : int, optional
         Threads over blocks of rows: None is as many as BLAS may use, -1 all cores.
+    device : str or torch.device, optional
+        Where passes over rows run, such as ``"cuda"``; rows that do not fit in its memory are sent there in blocks.  None
+        is the CPU, and for tensors wherever they are.  What is found comes back as NumPy arrays.
+        Needs ``pip install "softmargin[torch]"``.
+    precision : {"auto", "float32", "tf32", "float64"}
+        Of the products over rows; small matrices are in double precision always.  ``"auto"`` is that of the rows, and
+        on a device single.  ``"tf32"`` multiplies single precision with shorter factors, on devices that can.
+    checkpoint : path or `softmargin.Checkpoint`, optional
+        A file to which the fit writes what it has found after every pass, and from which the same fit goes on after a
+        crash; it is gone when the fit ends.
     verbose : bool
         Whether to draw a progress line.
     random_state : int, RandomState or None
@@ -132,6 +142,9 @@ class BayesianSVC(KernelClassifier):
         max_iter: int = 200,
         max_time: float | None = None,
         n_jobs: int | None = None,
+        device: Any = None,
+        precision: str = "auto",
+        checkpoint: Any = None,
         verbose: bool | int = False,
         random_state: Any = None,
     ) -> None:
@@ -155,5 +168,8 @@ class BayesianSVC(KernelClassifier):
         self.max_iter = max_iter
         self.max_time = max_time
         self.n_jobs = n_jobs
+        self.device = device
+        self.precision = precision
+        self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
