@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from softmargin import BayesianMixedSVC
@@ -230,3 +231,14 @@ def test_classes_that_groups_separate(frame):
         model.fit(frame, y)
     assert np.isfinite(model.predict_proba(frame)).all()
     assert model.score(frame, y) == 1
+
+
+@pytest.mark.parametrize("term", ["C(kind)", "S(kind)", "T(kind)", "kind", "C(kind)*x"])
+def test_a_few_rows_need_not_show_every_category(term):
+    rng = np.random.default_rng(0)
+    kind, group = np.tile(["a", "b", "c"], 30), np.repeat([1, 2, 3], 30)
+    frame = pd.DataFrame({"x": rng.normal(size=90), "kind": kind, "g": group})
+    y = frame["x"] + (frame["kind"] == "a") + rng.logistic(size=90) > 0
+    model = BayesianMixedSVC(f"~ {term} + (1 | g)").fit(frame, y)
+    one_by_one = np.concatenate([model.predict_proba(frame.iloc[[row]]) for row in range(3)])
+    assert_allclose(one_by_one, model.predict_proba(frame)[:3], rtol=1e-12)

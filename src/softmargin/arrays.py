@@ -49,6 +49,8 @@ def like(values: Array, reference: Array) -> Array:
     if is_torch_array(reference):
         import torch
 
+        if isinstance(values, np.ndarray):
+            values = np.ascontiguousarray(values)  # tensors cannot be read backwards
         return torch.as_tensor(values).to(dtype=reference.dtype, device=reference.device)
     return np.asarray(values, dtype=reference.dtype)
 

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from .arrays import Array, combined, namespace
-from .chunks import Table, Whole, dense, gather_rows, sweep
+from .chunks import Table, dense, gather_rows, sweep
 from .gaussian import Belief
 from .likelihoods import Likelihood, Sites
 from .priors import Prior
@@ -89,10 +89,10 @@ def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:
 
 @dataclass
 class Problem:
-    """Data, rows, likelihood and prior, ready for passes; features are kept where they fit in memory.
+    """Data, rows, likelihood and prior, ready for passes; features are kept while they take no more than some bytes.
 
-    Where the table is only a sample, ``whole`` is the way to all rows: passes go over these, and all else over the
-    table, whose weights are such that it stands for them.
+    Where the table is only a sample, ``whole`` is the way to all rows (``n_rows``, and ``total`` of a sum over blocks):
+    passes go over these, and all else over the table, whose weights are such that it stands for them.
     """
 
     table: Table
@@ -100,7 +100,8 @@ class Problem:
     likelihood: Likelihood
     prior: Prior
     n_jobs: int = 1
-    whole: Whole | None = None
+    whole: Any = None
+    cache_bytes: int | None = None
     _kept: dict[int, Features] = field(default_factory=dict, repr=False)
     _some: Problem | None = field(default=None, repr=False)
 
@@ -150,7 +151,7 @@ class Problem:
         if self.whole is None:
             return self
         if self._some is None:
-            most = max(_LEAST_ANSWERING, _CACHE_BYTES // (self.rows.width * self.table.reference.itemsize))
+            most = max(_LEAST_ANSWERING, self._room // (self.rows.width * self.table.reference.itemsize))
             some = self.table.rows(scattered(self.table.n_rows, most))
             growth = float(self.table.weight.sum()) / float(some.weight.sum())
             self._some = self.over(some._replace(weight=growth * some.weight))
@@ -204,7 +205,11 @@ class Problem:
 
     @property
     def _keeps_features(self) -> bool:
-        return self.table.n_rows * self.rows.width * self.table.reference.itemsize <= _CACHE_BYTES
+        return self.table.n_rows * self.rows.width * self.table.reference.itemsize <= self._room
+
+    @property
+    def _room(self) -> int:
+        return _CACHE_BYTES if self.cache_bytes is None else self.cache_bytes
 
     def seen(self, belief: Belief) -> Belief:
         """The belief as rows see it."""

@@ -143,19 +143,22 @@ def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.Ra
         rate=plan.rate if plan.rate == "adaptive" else Schedule(*plan.rate),
         max_passes=max_passes,
         monitor=monitor,
+        page=monitor.journal.page("walk", problem),
     )
 
 
 def _climbed(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
     whole = batch_size(problem, plan.batch_rows) == problem.table.n_rows
-    return climb(
-        problem,
-        rng=rng,
-        tol=max(plan.tol, _LEAST_GRADIENT_TOLERANCE if whole else _LEAST_STOCHASTIC_TOLERANCE),
-        batch_rows=plan.batch_rows,
-        lengths=Lengths() if plan.rate == "adaptive" else Lengths(*plan.rate),
-        max_passes=plan.max_passes,
-        monitor=monitor,
+    return monitor.journal.page("climb").found(
+        lambda: climb(
+            problem,
+            rng=rng,
+            tol=max(plan.tol, _LEAST_GRADIENT_TOLERANCE if whole else _LEAST_STOCHASTIC_TOLERANCE),
+            batch_rows=plan.batch_rows,
+            lengths=Lengths() if plan.rate == "adaptive" else Lengths(*plan.rate),
+            max_passes=plan.max_passes,
+            monitor=monitor,
+        )
     )
 
 
@@ -171,11 +174,18 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     way = _wandered(wanderer, plan, passes, rng, monitor)
     if way.reason in ("time", "interrupt"):
         return way
-    end = polish(problem, way)
+    end = polish(problem, way, monitor.journal.page("polish"))
     taken = end.point.belief is not way.point.belief
     if taken and 0.5 * end.point.belief.moved_from(way.point.belief) <= _SHORT * abs(end.point.objective):
         return end._replace(reason="polished")
-    return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=way.point.natural)
+    return ascend(
+        problem,
+        tol=plan.tol,
+        max_passes=plan.max_passes,
+        monitor=monitor,
+        start=way.point.natural,
+        page=monitor.journal.page("ascent", problem),
+    )
 
 
 def _exact(likelihood: Any) -> Any:
@@ -193,7 +203,14 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     plan = plan._replace(max_passes=1) if interrupted else plan
     if single and start is not None:
         return _ascended_in_single(problem, plan, monitor, start)
-    ascent = ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=start)
+    ascent = ascend(
+        problem,
+        tol=plan.tol,
+        max_passes=plan.max_passes,
+        monitor=monitor,
+        start=start,
+        page=monitor.journal.page("ascent", problem),
+    )
     better = _reconsidered(problem, ascent, monitor)
     if better is ascent:
         return ascent
@@ -204,29 +221,46 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
         monitor=monitor,
         start=better.point.image,
         before=better.point.belief,
+        page=monitor.journal.page("last ascent", problem),
     )
 
 
 def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
     """The ascent, or where short ascents from its alternatives, and from theirs, have come to."""
-    quiet, allowed = monitor.silent(), min(_MOST_WAYS, int(_MOST_VISITS / problem.n_rows / _SHORT_WAY))
+    quiet, page = monitor.silent(), monitor.journal.page("alternatives", problem)
+    begun = _Reconsidered(None, 0, min(_MOST_WAYS, int(_MOST_VISITS / problem.n_rows / _SHORT_WAY)))
+    better, tried, allowed = page.read() or begun
+    ascent = better or ascent
     while ascent.reason not in ("time", "interrupt"):
         point = ascent.point
-        for other in problem.prior.alternatives(*point.image, point.belief):
+        for other in problem.prior.alternatives(*point.image, point.belief)[tried:]:
             if allowed == 0 or monitor.out_of_time:
                 return ascent
             settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": _SHORT_WAY, "monitor": quiet}
-            way = ascend(problem, **settings, start=point.image, before=other)
-            allowed -= 1
+            own = monitor.journal.page("way", problem)
+            way = ascend(problem, **settings, start=point.image, before=other, page=own)
+            tried, allowed = tried + 1, allowed - 1
             if way.reason == "interrupt":
                 monitor.interrupted = True
                 return ascent
-            if way.point.objective > point.objective + _WORTH_IT:
-                ascent = way
+            taken = way.point.objective > point.objective + _WORTH_IT
+            if taken:
+                ascent, better, tried = way, way, 0
+            page.finish(_Reconsidered(better, tried, allowed), instead_of="way")
+            if taken:
                 break
         else:
             return ascent
     return ascent
+
+
+class _Reconsidered(NamedTuple):
+    """An ascent that is better than the first, if there is one; how many of its alternatives were tried; how many more
+    may be."""
+
+    better: Ascent | None
+    tried: int
+    allowed: int
 
 
 class _Start(NamedTuple):
@@ -241,12 +275,14 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
     start, reason = None, ""
     if problem.table.n_rows >= _ROWS_FOR_A_PILOT:
         few = in_single(_pilot(problem)) if single else _pilot(problem)
-        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent())
+        page = monitor.journal.page("pilot", few)
+        pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), page=page)
         start, reason = _beyond(pilot), pilot.reason  # no surer than some rows make it: from there steps are better
     easier = problem.prior.rough()
     if easier is not None and reason != "interrupt":
         rough = replace(problem, prior=easier)
-        way = ascend(rough, tol=_ROUGH_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), start=start)
+        settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": plan.max_passes, "start": start}
+        way = ascend(rough, **settings, monitor=monitor.silent(), page=monitor.journal.page("rough", rough))
         start, reason = _beyond(way), way.reason
     monitor.interrupted = monitor.interrupted or reason == "interrupt"
     return _Start(start, reason == "interrupt")
@@ -270,19 +306,20 @@ def _pilot(problem: Problem) -> Problem:
 
 def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: Natural) -> Ascent:
     """An ascent in single precision, and its last step in double, which takes most of what was still to gain."""
-    way = ascend(
-        in_single(problem), tol=_BEFORE_THE_LAST * plan.tol, max_passes=plan.max_passes, monitor=monitor, start=start
-    )
+    settings: dict[str, Any] = {"max_passes": plan.max_passes, "monitor": monitor}
+    page, last = monitor.journal.page("ascent"), monitor.journal.page("last ascent")
+    way = ascend(in_single(problem), tol=_BEFORE_THE_LAST * plan.tol, **settings, start=start, page=page)
     if way.reason == "stalled":  # rounding was in the way
-        return ascend(problem, tol=plan.tol, max_passes=plan.max_passes, monitor=monitor, start=way.point.natural)
-    return polish(problem, way) if way.reason == "converged" else way
+        return ascend(problem, tol=plan.tol, **settings, start=way.point.natural, page=last)
+    return polish(problem, way, monitor.journal.page("polish")) if way.reason == "converged" else way
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
     start, interrupted = _started(problem, plan, monitor)
     max_passes = 1 if interrupted else plan.max_passes
-    ascent = ascend(problem, tol=_START_TOLERANCE, max_passes=max_passes, monitor=monitor.silent(), start=start)
+    settings: dict[str, Any] = {"tol": _START_TOLERANCE, "max_passes": max_passes, "start": start}
+    ascent = ascend(problem, **settings, monitor=monitor.silent(), page=monitor.journal.page("ascent", problem))
     n_draws, warm_up = plan.n_draws, plan.n_warm_up
     if interrupted or ascent.reason == "interrupt":
         monitor.interrupted, n_draws, warm_up = True, _FEWEST_DRAWS, 0
@@ -298,5 +335,5 @@ def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.Random
         unit=unit,
     )
     if draws.reason == "draws" and not monitor.interrupted:  # others have been told that it is not all there
-        warn_unless_mixed(draws.r_hat, draws.n_effective, stacklevel=5)
+        warn_unless_mixed(draws.r_hat, draws.n_effective, stacklevel=6)
     return Inferred(Ascent(ascent.point._replace(belief=draws.belief), draws.reason), draws)

@@ -71,7 +71,7 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
 
     ``unit`` is the weight to leave out of each row: a row of sample weight k stands for k copies, and loses one.
     """
-    y = problem.table.y
+    y, unit = problem.table.y, like(unit, problem.table.weight)
     latent = problem.latent(belief)
     sites = problem.likelihood.sites(y, latent.mu, latent.v)
     if problem.likelihood.site_is_curvature:

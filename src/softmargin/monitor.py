@@ -8,6 +8,8 @@ from typing import Any, TextIO
 
 from sklearn.exceptions import ConvergenceWarning
 
+from .checkpoint import Journal
+
 _BAR, _WIDTH = 24, 80
 _REFRESH_SECONDS = 0.1
 
@@ -30,18 +32,21 @@ class Monitor:
         max_time: float | None = None,
         max_passes: int = 0,
         stream: TextIO | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.history: list[dict[str, Any]] = []
         self._label, self._verbose, self._max_time, self._max_passes = label, verbose, max_time, max_passes
         self._stream = stream if stream is not None else sys.stderr
         self._start = time.perf_counter()
-        self._drawn = -1.0
+        self._before, self._drawn = 0.0, -1.0
         #: Whether the user asked for an end before the first pass.
         self.interrupted = False
+        #: What a fit has found so far, to go on from after a crash.
+        self.journal = Journal() if journal is None else journal
 
     def record(self, objective: float, accepted: bool) -> None:
         """One more pass is done."""
-        seconds = time.perf_counter() - self._start
+        seconds = self.seconds
         self.history.append(
             {"pass": len(self.history) + 1, "seconds": seconds, "objective": objective, "accepted": accepted}
         )
@@ -50,18 +55,27 @@ class Monitor:
 
     def note(self, text: str) -> None:
         """A word on what is done before the first pass."""
-        seconds = time.perf_counter() - self._start
+        seconds = self.seconds
         if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
             self._stream.write(f"\r{self._label} {text}  {seconds:.1f} s ".ljust(_WIDTH))
             self._stream.flush()
             self._drawn = seconds
 
     @property
+    def seconds(self) -> float:
+        """Since the start, and before it if there was a fit to go on from."""
+        return self._before + time.perf_counter() - self._start
+
+    def resume(self, history: list[dict[str, Any]], seconds: float) -> None:
+        """Goes on from a fit that came so far in so many seconds; a time budget is that of each call."""
+        self.history, self._before = history, seconds
+
+    @property
     def out_of_time(self) -> bool:
         return self.spent(1.0)
 
     def silent(self) -> Monitor:
-        """A monitor that keeps the same time, and tells nothing."""
+        """A monitor that keeps the same time, and tells nothing, not even a journal."""
         other = Monitor(max_time=self._max_time)
         other._start = self._start
         return other

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import Array, NotPositiveDefiniteError, combined, precision_of, size_of
+from .checkpoint import NO_PAGE, Page
 from .engine import Problem, Stats, objective
 from .gaussian import Belief
 from .likelihoods import Likelihood
@@ -127,10 +128,12 @@ def ascend(
     memory: int = 5,
     start: Natural | None = None,
     before: Belief | None = None,
+    page: Page = NO_PAGE,
 ) -> Ascent:
     """Ascends the objective of a problem from a start, by default its prior's; see `Ascender`.
 
-    What the prior infers beside the weights begins as it is in ``before``.
+    What the prior infers beside the weights begins as it is in ``before``.  An ascent of which a ``page`` tells goes on
+    from there, wherever it began.
     """
     return Ascender(
         problem.stats_together,
@@ -143,6 +146,7 @@ def ascend(
         monitor=monitor,
         longest=problem.longest_step,
         stats_apart=problem.stats if problem.goes_together and problem.likelihood.is_bound else None,
+        page=page,
     ).run(start, before)
 
 
@@ -175,37 +179,53 @@ class Ascender:
         monitor: Monitor | None = None,
         longest: float = 1.0,
         stats_apart: Callable[[Belief], Stats] | None = None,
+        page: Page = NO_PAGE,
     ) -> None:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
         self._stats_apart, self._longest_apart = stats_apart, likelihood.longest_step
         self._reference, self._max_passes, self._longest = reference, max_passes, longest
         self._memory = memory if likelihood.is_bound else 0
         self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_gaussian
-        self._monitor = monitor if monitor is not None else Monitor()
+        self._monitor, self._page = monitor if monitor is not None else Monitor(), page
         self._noise = max(1e-12, 10 * precision_of(reference))
         self._tol = max(tol, self._noise)
 
     def run(self, start: Natural | None = None, before: Belief | None = None) -> Ascent:
         """Ascends from ``start``, by default the prior's, until calm, out of passes or time, or interrupted."""
-        point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, before)
-        self._monitor.record(point.objective, accepted=True)
-        near = _NEAR if self._nearly_newton else np.inf
-        climb = _Climb(point, min(self._memory, _affordable_memory(point)), near, self._longest)
-        reason = "passes"
+        kept = self._page.read()
+        if isinstance(kept, Ascent):
+            return kept
+        climb = self._begun(start, before) if kept is None else _Climb.resumed(kept)
         try:
-            for _ in range(self._max_passes - 1):
-                if self._monitor.out_of_time:
-                    reason = "time"
-                    break
-                self._step(climb)
-                if climb.calm >= _CALM or climb.rate < _SHORTEST:
-                    reason = "converged" if climb.calm >= _CALM else "stalled"
-                    break
+            reason = self._climbed(climb)
         except KeyboardInterrupt:
             reason = "interrupt"
         finally:
             self._monitor.close()
-        return Ascent(climb.best if self._is_bound else climb.point, reason)
+        return self._page.finish(Ascent(climb.best if self._is_bound else climb.point, reason))
+
+    def _begun(self, start: Natural | None, before: Belief | None) -> _Climb:
+        """The first pass."""
+        point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, before)
+        self._monitor.record(point.objective, accepted=True)
+        near = _NEAR if self._nearly_newton else np.inf
+        climb = _Climb(point, min(self._memory, _affordable_memory(point)), near, self._longest)
+        self._page.note(climb.state)
+        return climb
+
+    def _climbed(self, climb: _Climb) -> str:
+        """All other passes, and why they came to an end."""
+        while True:
+            if climb.parts and self._stats_apart is not None:
+                climb.part(self._stats_apart(climb.point.belief), self._longest_apart)
+                self._page.note(climb.state)
+            if climb.calm >= _CALM or climb.rate < _SHORTEST:
+                return "converged" if climb.calm >= _CALM else "stalled"
+            if climb.n_passes >= self._max_passes or self._monitor.out_of_time:
+                return "passes" if climb.n_passes >= self._max_passes else "time"
+            self._step(climb)
+            climb.n_passes += 1
+            self._page.note(climb.state)
 
     def _step(self, climb: _Climb) -> None:
         """One pass: propose, visit, accept or reject."""
@@ -236,8 +256,7 @@ class Ascender:
 
     def _reject(self, climb: _Climb, extrapolated: bool) -> None:
         climb.reject(extrapolated)
-        if self._stats_apart is not None and not climb.apart and climb.rate < _APART:
-            climb.part(self._stats_apart(climb.point.belief), self._longest_apart)
+        climb.parts = self._stats_apart is not None and not climb.apart and climb.rate < _APART
 
     def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0, apart: bool = False) -> Point:
         if before is None or rate == self._longest:
@@ -272,6 +291,19 @@ class _Climb:
         self._patience, self._steps_to_grow, self._grown = 1, 0, False
         #: Steps that classes still go each by itself, the last of them to a point from where they go together.
         self.apart, self._next_apart, self._longest_together = 0, _FIRST_APART, longest
+        #: Whether they are to part before the next step; and steps so far, the first pass included.
+        self.parts, self.n_passes = False, 1
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All of it, for `resumed`; no later step changes anything in it."""
+        return dict(vars(self))
+
+    @classmethod
+    def resumed(cls, state: dict[str, Any]) -> _Climb:
+        climb = cls.__new__(cls)
+        vars(climb).update(state)
+        return climb
 
     @property
     def may_extrapolate(self) -> bool:
@@ -304,6 +336,7 @@ class _Climb:
         self.point = self.point._replace(stats=stats)
         self.recent, self.rate, self._longest = [self.point], longest, longest
         self.apart, self._next_apart = self._next_apart, min(2 * self._next_apart, _MOST_APART)
+        self.parts = False
 
     def reject(self, extrapolated: bool) -> None:
         self.calm, self.recent = 0, [self.point]

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .arrays import combined
+from .checkpoint import NO_PAGE, Page
 from .chunks import one_blas_thread
 from .engine import Problem, Stats, add, objective
 from .gaussian import Belief
@@ -55,6 +56,8 @@ _FIRST_LOOK, _GROWTH = 8, 1.25
 _CHANCE = 8.0
 #: Largest partial quotient of a stride, up to this denominator.
 _LARGEST_QUOTIENT, _LARGEST_DENOMINATOR = 10, 2**15
+#: Where a walk stands, and which one it is.
+_STATE = ("_walk", "_rule", "_rate", "_step", "_visited", "_waiting", "_gauge", "_whole", "_average", "_belief")
 
 
 class Walk(NamedTuple):
@@ -201,8 +204,9 @@ def wander(
     max_passes: float = 10.0,
     monitor: Monitor | None = None,
     watch: Callable[[float, Natural], None] | None = None,
+    page: Page = NO_PAGE,
 ) -> Ascent:
-    """Follows the objective of a problem by minibatches; see this module.
+    """Follows the objective of a problem by minibatches; see this module.  What a ``page`` tells of is not done again.
 
     Parameters
     ----------
@@ -225,12 +229,15 @@ def wander(
     """
     size = batch_size(problem, batch_rows)
     if size == problem.table.n_rows:
-        return ascend(problem, tol=tol, max_passes=max(1, round(max_passes)), monitor=monitor)
+        return ascend(problem, tol=tol, max_passes=max(1, round(max_passes)), monitor=monitor, page=page)
+    kept = page.read()
+    if isinstance(kept, Ascent):
+        return kept
     fall = _FALL if problem.likelihood.needs_guard else _FALL_OF_SHORT_STEPS
     rule = Adaptive(fall) if isinstance(rate, str) else rate
-    walk = Walk.random(problem.table.n_rows, rng)
+    walk = Walk.random(problem.table.n_rows, rng) if kept is None else kept["_walk"]
     with one_blas_thread:
-        return _Wanderer(problem, walk, size, rule, monitor or Monitor(), watch).run(tol, max_passes)
+        return _Wanderer(problem, walk, size, rule, monitor or Monitor(), watch, page).run(tol, max_passes, kept)
 
 
 class _Wanderer:
@@ -244,32 +251,42 @@ class _Wanderer:
         rule: Rate,
         monitor: Monitor,
         watch: Callable[[float, Natural], None] | None,
+        page: Page = NO_PAGE,
     ) -> None:
         self._problem, self._walk, self._size, self._monitor, self._watch = problem, walk, size, monitor, watch
         self._rule, self._rate, self._step, self._visited = rule, 0.0, 0, 0
         self._weight = float(problem.table.weight.sum())
         self._longest = _LONGEST if problem.likelihood.needs_guard else problem.likelihood.longest_step
         self._waiting: Stats | None = None
-        self._gauge = Gauge()
+        self._gauge, self._page = Gauge(), page
 
-    def run(self, tol: float, max_passes: float) -> Ascent:
-        """Wanders until the objective rests, out of passes or time, or interrupted."""
-        pilot = ascend(self._batch(), tol=_PILOT_TOL, max_passes=_PILOT_PASSES)
-        self._whole = self._average = scaled(pilot.point.stats, self._weight / float(pilot.point.stats.n))
-        self._belief = self._implied(self._whole, pilot.point.belief)
-        self._record()
-        reason = pilot.reason if pilot.reason == "interrupt" else "passes"
+    def run(self, tol: float, max_passes: float, kept: dict[str, Any] | None = None) -> Ascent:
+        """Wanders until the objective rests, out of passes or time, or interrupted; on from what was ``kept``."""
+        reason = self._begin(kept)
         try:
             while reason == "passes" and self._visited < max_passes * self._problem.table.n_rows:
                 if self._monitor.out_of_time:
                     reason = "time"
                 elif self._stride() and self._gauge.is_calm(tol * max(1.0, abs(self._record()))):
                     reason = "converged"
+                else:
+                    state = {name: getattr(self, name) for name in _STATE}
+                    self._page.note(state, self._size / self._problem.table.n_rows)
         except KeyboardInterrupt:
             reason = "interrupt"
         finally:
             self._monitor.close()
-        return Ascent(self._point(), reason)
+        return self._page.finish(Ascent(self._point(), reason))
+
+    def _begin(self, kept: dict[str, Any] | None) -> str:
+        if kept is not None:
+            vars(self).update(kept)
+            return "passes"
+        pilot = ascend(self._batch(), tol=_PILOT_TOL, max_passes=_PILOT_PASSES)
+        self._whole = self._average = scaled(pilot.point.stats, self._weight / float(pilot.point.stats.n))
+        self._belief = self._implied(self._whole, pilot.point.belief)
+        self._record()
+        return pilot.reason if pilot.reason == "interrupt" else "passes"
 
     def _stride(self) -> bool:
         """One minibatch: gather, blend, average.  Says whether the gauge was looked at."""
@@ -347,7 +364,7 @@ class Gauge(NamedTuple):
         return max(self.to_come, self.before) <= enough
 
 
-def polish(problem: Problem, ascent: Ascent) -> Ascent:
+def polish(problem: Problem, ascent: Ascent, page: Page = NO_PAGE) -> Ascent:
     """One full pass: the exact Stats and objective at a belief, and the step of coordinate ascent that they imply.
 
     What that step gains would take another pass to know.  It is taken if it cannot overshoot; or if it stays within the
@@ -358,7 +375,7 @@ def polish(problem: Problem, ascent: Ascent) -> Ascent:
     is about the number of weights times ``N / n``: so far is no further than the sample is from the whole.
     """
     point = ascent.point
-    stats = problem.stats_together(point.belief)
+    stats = page.found(lambda: problem.stats_together(ascent.point.belief))
     point = Point(point.natural, point.belief, stats, objective(stats.bound, problem.prior, point.belief))
     natural = point.towards_image(problem.longest_step)
     belief = problem.prior.update(*natural, point.belief)

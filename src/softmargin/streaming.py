@@ -50,6 +50,8 @@ from .steps import Ascent, Natural, ascend
 
 #: Scored rows that are kept for the link, in a stream, and of a fit before it.
 _RECORDED_ROWS, _BEGINNING_ROWS = 20_000, 2000
+#: Rows of less weight than this share of the heaviest tell a link nothing any more.
+_FORGOTTEN = 1e-4
 
 
 class Record(NamedTuple):
@@ -65,7 +67,7 @@ class Record(NamedTuple):
         old = self._replace(weight=keep * self.weight)
         both = [old, new] if len(old.y) else [new]  # nothing has no classes either
         joined = Record(*(np.concatenate(parts)[-_RECORDED_ROWS:] for parts in zip(*both, strict=True)))
-        return Record(*(part[joined.weight > 0] for part in joined))
+        return Record(*(part[joined.weight > _FORGOTTEN * joined.weight.max(initial=0.0)] for part in joined))
 
     def of(self, labels: np.ndarray) -> Record:
         """Of many classes, the rows of those that had been seen: a link has nothing to learn from how badly others were

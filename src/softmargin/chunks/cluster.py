@@ -24,11 +24,15 @@ _BRANCHES = 8
 
 
 class Partitions(NamedTuple):
-    """The partitions of a Dask array or frame, with those of labels and weights."""
+    """The partitions of a Dask array or frame, with those of labels and weights.
+
+    What workers hold they hold for the collections, so these are held on to as well.
+    """
 
     X: tuple[Any, ...]
     y: tuple[Any, ...]
     weight: tuple[Any, ...]
+    collections: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, X: Any, y: Any = None, weight: Any = None) -> Partitions:
@@ -37,12 +41,17 @@ class Partitions(NamedTuple):
         if isinstance(weight, str):
             X, weight = X.drop(columns=weight), X[weight]
         parts = _partitions(X, "X")
-        return cls(parts, _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight"))
+        beside = _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight")
+        return cls(parts, *beside, collections=(X, y, weight))
+
+    @property
+    def _parts(self) -> list[tuple[Any, ...]]:
+        return list(zip(self.X, self.y, self.weight, strict=True))
 
     def items(self) -> Iterator[Any]:
         """The partitions, one after the other."""
         dask = _dask()
-        return (dask.compute(*item)[0:3] for item in zip(*self, strict=True))
+        return (dask.compute(*item) for item in self._parts)
 
     @staticmethod
     def unpack(item: Any, frames: bool = False) -> Batch:
@@ -68,7 +77,7 @@ class Partitions(NamedTuple):
         reservoir = Reservoir.near(totals, sample_rows(len(totals.moments.mean)))
         delayed = _dask().delayed
         look = delayed(_Candidates(check, reservoir), pure=False)
-        parts = [look(item, int(number)) for item, number in zip(zip(*self, strict=True), first, strict=True)]
+        parts = [look(item, int(number)) for item, number in zip(self._parts, first, strict=True)]
         for kept in _computed(parts):
             if kept is not None:
                 reservoir.add(kept)
@@ -76,12 +85,12 @@ class Partitions(NamedTuple):
 
     def _mapped(self, task: Callable[[Any], Any]) -> list[Any]:
         one = _dask().delayed(task, pure=False)
-        return [one(item) for item in zip(*self, strict=True)]
+        return [one(item) for item in self._parts]
 
     def _first_rows(self) -> Any:
         """One row, to see what rows are like."""
         head = _dask().delayed(_head, pure=False)
-        for item in zip(*self, strict=True):
+        for item in self._parts:
             (found,) = _computed([head(item)])
             if found is not None:
                 return found

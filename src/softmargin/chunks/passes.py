@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..arrays import Array, combined
@@ -17,7 +18,7 @@ BlockSum = Callable[[Array, Array, Array], Any]
 class Whole(NamedTuple):
     """All rows of a source, where those in memory are a sample of them.
 
-    ``read`` turns an item of the source into rows, labels and weights.
+    ``read`` turns an item of the source into rows, labels and weights.  A ``journal`` is told how far passes have come.
     """
 
     source: Source
@@ -25,13 +26,24 @@ class Whole(NamedTuple):
     n_rows: int
     block_rows: int
     n_jobs: int = 1
+    journal: Any = None
 
     def total(self, block_sum: BlockSum) -> Any:
         """The sum over all blocks, items added in their order."""
         task = ItemSum(block_sum, self.read, self.block_rows)
         if hasattr(self.source, "total"):
             return self.source.total(task)  # type: ignore[attr-defined]
-        return summed(swept(task, self.source.items(), self.n_jobs))
+        return self.added(block_sum, lambda items: swept(task, items, self.n_jobs))
+
+    def added(self, block_sum: BlockSum, sums: Callable[[Iterable[Any]], Iterable[Any]]) -> Any:
+        """All ``sums`` of items, in their order; a pass that was cut short goes on after the last item that it kept."""
+        if self.journal is None:
+            return summed(sums(self.source.items()))
+        tag, done, total = self.journal.part_of(block_sum)
+        for number, part in enumerate(sums(islice(self.source.items(), done, None)), done + 1):
+            total = summed((total, part))
+            self.journal.keep_part(tag, number, total)
+        return total
 
 
 class ItemSum(NamedTuple):

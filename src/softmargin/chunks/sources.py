@@ -89,12 +89,12 @@ class Batches:
     """
 
     def __init__(self, batches: Any) -> None:
-        if not callable(batches) and iter(batches) is batches:
+        if not callable(batches) and hasattr(batches, "__next__"):
             raise TypeError(
                 "These batches can be gone through only once, and a fit reads its rows several times; pass a list, or "
                 "the function that makes them: chunks.Batches(function)."
             )
-        self.batches = batches
+        self.batches: Any = batches
 
     def items(self) -> Iterator[Any]:
         return iter(self.batches() if callable(self.batches) else self.batches)

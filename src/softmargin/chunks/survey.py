@@ -178,11 +178,11 @@ class Reservoir:
 
     def survey(self, totals: Totals) -> Survey:
         """The sample, each class in proportion, but enough of the rarer ones."""
-        if totals.n_rows == self._n:
+        assert self._size is not None
+        if totals.n_rows <= self._size:
             kept = self.everything.in_order
             return Survey(totals, kept, np.ones(len(kept.y)))
         self._prune()
-        assert self._size is not None
         every = self.everything
         order, chosen = np.argsort(every.key), []
         for label, count in zip(totals.labels, allotted(totals.rows.astype(int).tolist(), self._size), strict=True):

@@ -251,10 +251,10 @@ class FormulaColumns:
     def matrix(self, X: Any) -> np.ndarray:
         """A row for each row of ``X``, a column for each of ``names``."""
         frame, missing = self._complete(X)
-        matrix, start = np.empty((len(frame), len(self.names))), 0
+        matrix, start, every = np.empty((len(frame), len(self.names))), 0, self._with_every_level(frame)
         for term in self.terms:
             with np.errstate(all="ignore"):
-                block = np.asarray(term.eval_new_data(frame), dtype=np.float64)
+                block = np.asarray(term.eval_new_data(every), dtype=np.float64)[: len(frame)]
             block = block[:, None] if block.ndim == 1 else block
             _refuse_undefined(term.name, block)
             stop = start + block.shape[1]
@@ -263,6 +263,21 @@ class FormulaColumns:
             matrix[_any(missing, term, len(frame)), start:stop] = np.nan
             start = stop
         return matrix
+
+    def _with_every_level(self, frame: Any) -> Any:
+        """The rows, and after them some in which every category occurs: formulae's C() and S() ask for that."""
+        import pandas as pd
+
+        sizes = [len(variable.levels.labels) for variable in self.variables.values() if variable.levels is not None]
+        if not sizes or len(frame) == 0:
+            return frame
+        extra = frame.iloc[np.zeros(max(sizes), dtype=int)].reset_index(drop=True)
+        for name, variable in self.variables.items():
+            if variable.levels is not None:
+                size = len(variable.levels.labels)
+                codes = np.arange(len(extra)) % size
+                extra[name] = pd.Categorical.from_codes(codes, frame[name].cat.categories, ordered=True)
+        return pd.concat([frame, extra], ignore_index=True)
 
     def _complete(self, X: Any) -> tuple[Any, dict[str, np.ndarray]]:
         """The columns in use without gaps, as pandas has them, and where the gaps were."""

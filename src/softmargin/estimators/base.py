@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..checkpoint import Checkpoint, Journal
 from ..chunks import (
     Source,
     Table,
@@ -24,9 +27,10 @@ from ..chunks import (
     source_of,
     sweep,
 )
+from ..devices import PRECISIONS, Place, moments_there, on_host, placed
 from ..diagnostics import to_arviz
 from ..engine import Problem
-from ..inference import DRAWABLE, HINGES, INFERENCES, Plan, infer
+from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES, Likelihood, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink
 from ..monitor import InterruptedFitWarning, Monitor
@@ -84,6 +88,9 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
     _SPARSE: bool = True
     #: Whether rows may come from a source, and whether as frames.
     _SOURCES: bool = True
+    #: Where passes run, and in which precision: for some a matter of choice.
+    device: Any = None
+    precision: str = "auto"
     _FRAMES: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -112,29 +119,40 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""
-        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self._plan().n_records)
+        journal = Journal.of(self)
+        monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self._plan().n_records, journal=journal)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
+        place = Place.of(self.device, self.precision, X)
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         source = source_of(X, y, sample_weight)
         data = self._check_data(X, y, sample_weight) if source is None else self._check_source(source, jobs)
+        data = data.in_precision(self.precision)
         with one_blas_thread:
             self._refuse_classes(data.n_classes)
-            parts = self._parts(data, rng, monitor, jobs)
+            data, rng = journal.begin(data, rng, monitor)
+            parts = journal.page("parts").found(lambda: self._parts(data, rng, monitor, jobs))
             self._refuse_inference(parts.prior)
             problem = self._problem(data, parts, jobs)
-            problem, inferred = infer(problem, self._plan(data), data.unit, rng, monitor)
-            record = inferred.record(problem, data.unit) if self.link == "loo" else NOTHING
+            problem, inferred, record = self._inferred(problem, data, rng, monitor, place)
             link, loo_log_loss = self._fit_link(record, data.n_classes)
-        return Found(
-            data,
-            parts,
-            problem,
-            inferred,
-            begun(problem, inferred.ascent, record),
-            monitor,
-            link,
-            loo_log_loss,
-            data.class_totals,
-        )
+        stream, totals = begun(problem, inferred.ascent, record), data.class_totals
+        found = Found(data, parts, problem, inferred, stream, monitor, link, loo_log_loss, totals)
+        journal.end(found.reason)
+        return found
+
+    def _inferred(
+        self, problem: Problem, data: Data, rng: np.random.RandomState, monitor: Monitor, place: Place | None
+    ) -> tuple[Problem, Inferred, Record]:
+        """The belief, and each row as the model would see it without that row, found on the host or on a device."""
+        there, unit = problem, data.unit
+        with nullcontext() if place is None else place.at_work():
+            if place is not None:
+                there, unit = placed(problem, data.unit, place)
+            there, inferred = infer(there, self._plan(data), unit, rng, monitor)
+            record = inferred.record(there, unit) if self.link == "loo" else NOTHING
+        if place is None:
+            return there, inferred, record
+        return replace(problem, likelihood=there.likelihood), on_host(inferred), record
 
     def _problem(self, data: Data, parts: Parts, jobs: int) -> Problem:
         """The parts put together; for more than two classes each has weights, and a prior, of its own."""
@@ -229,6 +247,10 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         positive_integer("max_iter", self.max_iter)
         positive_number("max_time", self.max_time, none=True)
         number_of_jobs(self.n_jobs)
+        Checkpoint.of(getattr(self, "checkpoint", None))
+        one_of("precision", self.precision, PRECISIONS)
+        if self.device is not None and self.inference == "gibbs":
+            raise ValueError("inference='gibbs' draws on the CPU: leave device as None.")
 
     def _refuse_loss(self) -> None:
         """Some ways for classes to meet are known for some losses only."""
@@ -382,12 +404,21 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
     @anywhere
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
-        check_is_fitted(self)
-        source = source_of(X)
-        return self._moments(self._numbers(X)) if source is None else moments_of(self, source)
+        return self._latent(X)
 
-    def _moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        check_is_fitted(self)
+        place, X = Place.of(self.device, self.precision, X), on_host(X)
+        source = source_of(X)
+        return self._moments(self._numbers(X), place) if source is None else moments_of(self, source, place)
+
+    def _moments(self, X: Any, place: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Of the latent values of rows that have been checked."""
+        if place is not None:
+            reference = place.put(np.empty(0))
+            with place.at_work():
+                view = self._rows_for(has_missing(X)).view(self._seen_belief, reference)
+                return moments_there(view, X, place, self.rows_.width)
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)

@@ -44,6 +44,16 @@ class Data(NamedTuple):
         """Where all columns lie, and how far they spread."""
         return describe(self.X, self.weight) if self.columns is None else self.columns
 
+    def in_precision(self, precision: str) -> Data:
+        """The rows in the precision of a word, if that is one of NumPy's."""
+        if precision not in ("float32", "float64"):
+            return self
+        whole = self.whole
+        if whole is not None:
+            read: Any = whole.read
+            whole = whole._replace(read=read._replace(dtype=np.dtype(precision)))
+        return self._replace(X=self.X.astype(precision, copy=False), whole=whole)
+
     @property
     def n_classes(self) -> int:
         return len(self.classes)

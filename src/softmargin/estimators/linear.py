@@ -15,6 +15,9 @@ from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with
 from .partial import StreamingClassifier
 from .wide import is_wide, reduced, with_variance
 
+#: Models of more columns do not learn from batches: a first one would take minutes and gigabytes.
+_MOST_COLUMNS = 2000
+
 
 class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     r"""A linear support vector machine that infers its own penalty and knows how sure it is of each coefficient.
@@ -178,6 +181,15 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         if not missing:
             return Parts(rows, prior, loss, columns=columns)
         return Parts(*with_gaps(self, rows, prior, columns, data), loss)
+
+    def _refuse_stream(self, prior: Any, missing: bool = False) -> None:
+        super()._refuse_stream(prior, missing)
+        if self.n_features_in_ > _MOST_COLUMNS:
+            raise ValueError(
+                f"partial_fit keeps the covariance of all pairs of columns, and {self.n_features_in_:,} columns are "
+                f"too many for that (at most {_MOST_COLUMNS:,}); reduce them first, for example with "
+                f"sklearn.decomposition.TruncatedSVD, or fit all rows together."
+            )
 
     def _keep(self, found: Found) -> None:
         super()._keep(with_variance(found, self.prior))

@@ -120,7 +120,7 @@ class StreamingClassifier(BayesianClassifier):
         if isinstance(beneath(getattr(self, "rows_", None)), ReducedRows) and getattr(self, "_stream", None) is None:
             raise ValueError(
                 "The table of the fit had more columns than rows and was reduced to the directions of its rows, in "
-                "which others do not lie; begin with partial_fit, or fit all rows together."
+                "which others do not lie; reduce the columns first, or fit all rows together."
             )
         if missing or not prior.is_plain:
             raise ValueError(

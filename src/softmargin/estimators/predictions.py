@@ -9,17 +9,24 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_torch_array
 from sklearn.utils.validation import check_is_fitted
 
 from ..chunks.cluster import mapped
+from ..devices import beside
 from ..links import Link, probabilities, settled
 
 
 def anywhere(method: Callable[[Any, Any], Any]) -> Any:
-    """A method for rows, which for those of Dask returns arrays of Dask that are not computed yet."""
+    """A method for rows, whose answers go where the rows are.
+
+    For tensors they are tensors on the same device, and for rows of Dask they are Dask's and not computed yet.
+    """
 
     @wraps(method)
     def wrapped(self: Any, X: Any) -> Any:
+        if is_torch_array(X):
+            return beside(method(self, X), X)
         if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
             return method(self, X)
         check_is_fitted(self)
@@ -39,6 +46,13 @@ class LatentPredictions:
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row."""
 
+    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The same as NumPy arrays, wherever the rows are."""
+        return self.latent_mean_and_variance(X)
+
+    def _score(self, X: Any) -> np.ndarray:
+        return settled(self.link_.score(*self._latent(X)))
+
     def _shape_of_row(self, method: str) -> list[tuple[int, ...]]:
         """The shapes of what a method returns for a row."""
         many = (len(self.classes_),)
@@ -49,18 +63,17 @@ class LatentPredictions:
     def decision_function(self, X: Any) -> np.ndarray:
         """The logit of the probability of ``classes_[1]``, for each row; of more than two classes, a score for each,
         of which ``predict_proba`` is the softmax."""
-        mu, v = self.latent_mean_and_variance(X)
-        return settled(self.link_.score(mu, v))
+        return self._score(X)
 
     @anywhere
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, for each row; columns are in the order of ``classes_``."""
-        return probabilities(self.decision_function(X))
+        return probabilities(self._score(X))
 
     @anywhere
     def predict(self, X: Any) -> np.ndarray:
         """The likelier class of each row."""
-        score = self.decision_function(X)
+        score = self._score(X)
         return self.classes_[(score > 0).astype(int) if score.ndim == 1 else probabilities(score).argmax(axis=1)]
 
 

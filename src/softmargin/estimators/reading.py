@@ -62,14 +62,14 @@ class Reader(NamedTuple):
         return (X, y, weight) if there.all() else (X[there], y[there], weight[there])
 
 
-def moments_of(model: Any, source: Source) -> tuple[np.ndarray, np.ndarray]:
+def moments_of(model: Any, source: Source, place: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """The latent moments of all rows of a source, which is read batch by batch."""
     names = getattr(model, "feature_names_in_", None)
     if isinstance(source, Parquet) and names is not None:
         source = source.only(names.tolist())
     reader = Reader(model, source.unpack)
     batches = (reader.unpack(item, frames=model._FRAMES) for item in source.items())
-    mu, v = gather_rows(model._moments(reader.numbers(batch)) for batch in batches)
+    mu, v = gather_rows(model._moments(reader.numbers(batch), place) for batch in batches)
     return mu, v
 
 

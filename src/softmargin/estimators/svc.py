@@ -74,8 +74,8 @@ class BayesianSVC(KernelClassifier):
     n_jobs : int, optional
         Threads over blocks of rows: None is as many as BLAS may use, -1 all cores.
     device : str or torch.device, optional
-        Where passes over rows run, such as ``"cuda"``; rows that do not fit in its memory are sent there in blocks.  None
-        is the CPU, and for tensors wherever they are.  What is found comes back as NumPy arrays.
+        Where passes over rows run, such as ``"cuda"``; rows that do not fit in its memory are sent there in blocks.
+        None is the CPU, and for tensors wherever they are.  What is found comes back as NumPy arrays.
         Needs ``pip install "softmargin[torch]"``.
     precision : {"auto", "float32", "tf32", "float64"}
         Of the products over rows; small matrices are in double precision always.  ``"auto"`` is that of the rows, and

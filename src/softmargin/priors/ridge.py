@@ -103,4 +103,5 @@ def in_place_of(precision: np.ndarray, reference: Array) -> Array:
 
 def plus(G: Array, precision: np.ndarray) -> Array:
     """``G + P`` for a precision that is a diagonal or a matrix."""
-    return G + in_place_of(np.diag(precision) if precision.ndim == 1 else precision, G)
+    own = in_place_of(precision, G)
+    return G + (namespace(G).eye(len(own), dtype=own.dtype, device=device(own)) * own if own.ndim == 1 else own)

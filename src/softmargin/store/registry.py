@@ -13,6 +13,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator
@@ -31,6 +32,8 @@ _RENAMED = {
     "softmargin.gibbs.chain.Data": "ChainData",
     "softmargin.inference.Inferred": "InferredAscent",
 }
+#: What paths of any system are called.
+_PATH = "Path"
 #: Classes with a state of their own: all of its names.
 _STATES = {
     "FormulaColumns": ("use", "intercept", "variables", "terms", "names"),
@@ -47,11 +50,15 @@ class Codec(NamedTuple):
 
 def name_of(kind: type) -> str | None:
     """What a class is called in files; None if it cannot be in one."""
+    if issubclass(kind, PurePath):
+        return _PATH
     return _names().get(kind) or _outside().name_of(kind)
 
 
 def codec_of(name: str) -> Codec:
     """The codec of a class by its name in files."""
+    if name == _PATH:
+        return Codec(lambda path: {"name": str(path)}, _path)
     kind = classes().get(name)
     if kind is None:
         codec = _outside().codec_of(name)
@@ -139,6 +146,11 @@ def _fields(kind: Any) -> list[str]:
 
 def _particle_rows(rows: Any) -> dict[str, Any]:
     return {"rows": rows._given, "reference": rows._reference}
+
+
+def _path(fields: dict[str, Any]) -> Path:
+    _check_names(Path, ("name",), fields)
+    return Path(fields["name"])
 
 
 def _made(kind: type, names: tuple[str, ...], fields: dict[str, Any]) -> Any:

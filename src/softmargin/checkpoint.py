@@ -1,0 +1,398 @@
+"""Checkpoints: what a fit has found so far, in a file from which the same fit goes on after a crash.
+
+A fit is a row of stages, and all of them depend on nothing but data, parameters and random numbers.  So a `Journal` has
+a `Page` for each: what a finished stage found, or where an unfinished one stands.  A fit that finds its journal reads
+through the finished pages, and goes on in the one that is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse
+from array_api_compat import is_torch_array
+
+from .arrays import to_numpy
+from .store import StoreError, read, write
+from .store.arrays import parts
+from .store.tree import Encoder
+from .validation import positive_integer, positive_number
+
+T = TypeVar("T")
+
+#: Raised by one whenever older journals could not be gone on from.
+FORMAT = 1
+#: Ends of a fit that the same call goes on from.
+CUT_SHORT = ("time", "interrupt")
+#: Left to itself, a journal is not written before so many times the last writing have gone by.
+_REST = 20.0
+#: Parameters that do not change what a fit finds, or only how soon it ends.
+_BESIDE = ("checkpoint", "max_time", "n_jobs", "random_state", "verbose")
+#: Bytes of rows that are hashed at a time.
+_HASHED_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit writes what it has found so far, and how often.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.  It belongs to one fit at a time, and is removed when that ends.
+    passes : int or "auto"
+        Full passes over the rows from one writing to the next.  ``"auto"`` is every pass, but no sooner than 20 times
+        as long as the last writing took: a twentieth of the time is the most that is spent on it.
+    seconds : float, optional
+        The most seconds between writings, also within a pass over rows that are not in memory.
+
+    Examples
+    --------
+    >>> from softmargin.checkpoint import Checkpoint
+    >>> Checkpoint("fit.ckpt", seconds=60)
+    Checkpoint(path='fit.ckpt', passes='auto', seconds=60)
+    """
+
+    path: str
+    passes: int | str = "auto"
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, (str, os.PathLike)) or not os.fspath(self.path):
+            raise ValueError(f"The path of a checkpoint must be the name of a file, got {self.path!r}.")
+        positive_integer("passes", self.passes, words=("auto",))
+        positive_number("seconds", self.seconds, none=True)
+        object.__setattr__(self, "path", os.fsdecode(self.path))
+
+    @classmethod
+    def of(cls, value: Any) -> Checkpoint | None:
+        """What was given as ``checkpoint``: a path, one of these, or None."""
+        if value is None or isinstance(value, Checkpoint):
+            return value
+        if not isinstance(value, (str, os.PathLike)):
+            raise ValueError(f"checkpoint must be a path, a softmargin.Checkpoint or None, got {value!r}.")
+        return cls(value)  # type: ignore[arg-type]
+
+
+class OnDevice(NamedTuple):
+    """A tensor as files hold it."""
+
+    array: np.ndarray
+    device: str
+
+
+class Page:
+    """One stage of a fit: what it found, or where it stands.
+
+    Rows of a ``problem`` may remember where they were in the last pass; that belongs to where a stage stands.
+    """
+
+    def __init__(self, journal: Journal, name: str, problem: Any = None) -> None:
+        self._journal, self._name, self._problem = journal, name, problem
+
+    def read(self) -> Any:
+        """What is written here; None if nothing is."""
+        value, memory = self._journal.pages.get(self._name, (None, None))
+        for index, sites in (memory or {}).items():
+            self._problem.features(index)._sites.update(sites)
+        return value
+
+    def note(self, value: Any, passes: float = 1.0) -> None:
+        """The stage stands here, after so many more passes."""
+        self._journal.put(self._name, (value, self._memory()), passes)
+
+    def finish(self, value: T, passes: float = 0.0, instead_of: str = "") -> T:
+        """This is what the stage found; if it was cut short, the last note stays, to go on from.
+
+        A page that led here need not be kept.
+        """
+        if getattr(value, "reason", "") in CUT_SHORT:
+            self._journal.pause()
+        else:
+            self._journal.pages.pop(instead_of, None)
+            self._journal.put(self._name, (value, self._memory()), passes, ends=True)
+        return value
+
+    def found(self, work: Callable[[], T]) -> T:
+        """What a stage finds that has no notes; it begins anew if it was not finished."""
+        value = self.read()
+        return self.finish(work(), passes=1.0) if value is None else value
+
+    def _memory(self) -> dict[int, Any]:
+        kept = {} if self._problem is None or not self._journal.is_open else self._problem._kept
+        return {index: dict(rows._sites) for index, rows in kept.items() if getattr(rows, "_sites", None)}
+
+
+class Journal:
+    """The pages of a fit, and the file that they are written to; without one, nothing is ever found in them."""
+
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+        self.pages: dict[str, tuple[Any, Any]] = {}
+        self.is_open = False
+        self._checkpoint = checkpoint
+        self._fingerprint: dict[str, str] = {}
+        self._beside: dict[str, Any] = {}
+        self._kept: dict[str, Any] | None = None
+        self._rng: Any = None
+        self._monitor: Any = None
+        self._part: tuple[str, int, Any] | None = None
+        self._pending, self._cost, self._written = 0.0, 0.0, time.perf_counter()
+
+    @classmethod
+    def of(cls, model: Any) -> Journal:
+        """That of a model's ``checkpoint``, refused at once if it is there and another model's."""
+        journal = cls(Checkpoint.of(getattr(model, "checkpoint", None)))
+        if journal._checkpoint is not None:
+            journal._fingerprint = fingerprint(model)
+            if not journal._path.parent.is_dir():
+                raise ValueError(f"checkpoint: there is no directory {str(journal._path.parent)!r}; make it first.")
+            if journal._path.exists():
+                journal._kept = journal._read()
+                journal._refuse_another()
+        return journal
+
+    def page(self, name: str, problem: Any = None) -> Page:
+        return Page(self, name, problem)
+
+    def begin(self, data: Any, rng: np.random.RandomState, monitor: Any) -> tuple[Any, np.random.RandomState]:
+        """Goes on where the file says, if there is one; data that tell of their passes, and random numbers to use."""
+        if self._checkpoint is None:
+            return data, rng
+        if rng is np.random.mtrand._rand:  # type: ignore[attr-defined]  # which is everybody's, and not to be set back
+            rng = np.random.RandomState(rng.randint(2**31 - 1))
+        self._fingerprint |= fingerprint_of_data(data)
+        self._rng, self._monitor, self.is_open = rng, monitor, True
+        if self._kept is None:
+            self._mark()
+            self._write()
+        else:
+            self._refuse_another()
+            self._go_on(self._kept)
+        whole = None if data.whole is None else data.whole._replace(journal=self)
+        return data._replace(whole=whole), rng
+
+    def put(self, name: str, value: Any, passes: float, ends: bool = False) -> None:
+        """Writes a page, and all of them to the file if that is due."""
+        if not self.is_open:
+            return
+        self.pages[name], self._part = value, None
+        self._pending += passes
+        self._mark()
+        if self._is_due(ends):
+            self._try_to_write()
+
+    def pause(self) -> None:
+        """From here on a fit takes short ways to its end, on which another would not go on."""
+        if self.is_open and self._pending > 0:
+            self._try_to_write()
+        self.is_open = False
+
+    def end(self, reason: str) -> None:
+        """The fit has ended: without a file, unless it was cut short."""
+        if self._checkpoint is None or reason in CUT_SHORT:
+            return
+        self.is_open = False
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        self._sweep()
+
+    def part_of(self, block_sum: Any) -> tuple[str, int, Any]:
+        """The name of a pass by what it adds up, how many items of it are known already, and their sum."""
+        tag = ""
+        if self.is_open and self._checkpoint is not None and (self._checkpoint.seconds or self._part):
+            with contextlib.suppress(StoreError):
+                tag = digest(block_sum)
+        if self._part is None or not tag or self._part[0] != tag:
+            return tag, 0, None
+        return self._part
+
+    def keep_part(self, tag: str, done: int, total: Any) -> None:
+        """The sum of the first items of a pass, written if it is time."""
+        seconds = None if self._checkpoint is None else self._checkpoint.seconds
+        if self.is_open and tag and seconds is not None and time.perf_counter() - self._written >= seconds:
+            self._part = tag, done, total
+            self._try_to_write()
+
+    @property
+    def _path(self) -> Path:
+        assert self._checkpoint is not None
+        return Path(os.path.realpath(self._checkpoint.path))
+
+    def _mark(self) -> None:
+        """Takes note of all that belongs to the pages as they are now."""
+        rng = np.random.RandomState(0)
+        rng.set_state(self._rng.get_state())
+        self._beside = {"history": list(self._monitor.history), "seconds": self._monitor.seconds, "rng": rng}
+
+    def _is_due(self, ends: bool) -> bool:
+        assert self._checkpoint is not None
+        passes, seconds = self._checkpoint.passes, self._checkpoint.seconds
+        since = time.perf_counter() - self._written
+        if self._pending == 0:
+            return False
+        if seconds is not None and since >= seconds:
+            return True
+        if isinstance(passes, str):
+            return (ends or self._pending >= 1) and since >= _REST * self._cost
+        return ends or self._pending >= passes
+
+    def _try_to_write(self) -> None:
+        try:
+            self._write()
+        except StoreError as error:
+            warnings.warn(
+                f"{error} The fit goes on; after a crash it would resume from the last checkpoint that was written.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _write(self) -> None:
+        start = time.perf_counter()
+        value = {"format": FORMAT, "fit": self._fingerprint, "pages": self.pages, "part": self._part} | self._beside
+        try:
+            write(self._path, _on_host(value, {}), "checkpoint")
+            self._pending = 0.0
+        finally:
+            self._written = time.perf_counter()
+            self._cost = self._written - start
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            kept = read(self._path, "checkpoint")
+            if not isinstance(kept, dict) or kept.get("format") != FORMAT:
+                raise StoreError(f"Cannot go on from {str(self._path)!r}: another version of softmargin wrote it.")
+        except StoreError as error:
+            raise StoreError(f"{error} If it is deleted, the fit begins anew; or choose another path.") from error
+        return kept
+
+    def _refuse_another(self) -> None:
+        """Compares what is known of this fit by now with the one that wrote the file."""
+        assert self._kept is not None
+        there, here = self._kept["fit"], self._fingerprint
+        other = [name for name, value in here.items() if there.get(name) != value]
+        if other:
+            raise ValueError(
+                f"The checkpoint {str(self._path)!r} is that of another fit (it differs in {', '.join(other)}): delete "
+                f"it and the fit begins anew, or choose another path."
+            )
+
+    def _go_on(self, kept: dict[str, Any]) -> None:
+        self._sweep()
+        kept = _where_it_was(kept, {})
+        self.pages, self._part = kept["pages"], kept["part"]
+        self._rng.set_state(kept["rng"].get_state())
+        self._monitor.resume(kept["history"], kept["seconds"])
+        self._mark()
+
+    def _sweep(self) -> None:
+        """Removes what writings that were killed have left beside the file."""
+        beside = re.compile(re.escape(f".{self._path.name[:200]}.") + r"[0-9a-f]{12}\.tmp")
+        for file in self._path.parent.iterdir():
+            if beside.fullmatch(file.name):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+
+
+#: A page of no journal.
+NO_PAGE = Journal().page("")
+
+
+# Which fit it is ---------------------------------------------------------------------------------
+
+
+def fingerprint(model: Any) -> dict[str, str]:
+    """What a fit is known by before it has seen data: by name, so that it can be said what differs."""
+    from . import __version__
+
+    found = {"softmargin": __version__, "estimator": type(model).__name__}
+    given = {name: value for name, value in model.get_params(deep=False).items() if name not in _BESIDE}
+    if not isinstance(model.random_state, np.random.RandomState):  # whose numbers are in the file
+        given["random_state"] = model.random_state
+    return found | {name: _digest_of_parameter(value) for name, value in given.items()}
+
+
+def fingerprint_of_data(data: Any) -> dict[str, str]:
+    """What the data of a fit are known by: all that is in memory, and of a source a sample and its moments."""
+    beside = (data.y, data.weight, data.unit, data.copies, data.columns)
+    return {
+        "classes": digest(data.classes),
+        "number of rows": str(data.n_rows),
+        "rows": _digest_of_rows(data.X),
+        "labels or weights": digest(beside),
+    }
+
+
+def digest(value: Any) -> str:
+    """A hash of any value that files hold."""
+    encoder = Encoder()
+    text = json.dumps(encoder.node(_on_host(value, {}), "value"))
+    found = hashlib.sha256(text.encode())
+    for array in encoder.arrays:
+        for part in parts(array):
+            found.update(part)
+    return found.hexdigest()
+
+
+def _digest_of_parameter(value: Any) -> str:
+    """Of parameters that files do not hold: frames by their entries, others by the way they are shown."""
+    try:
+        return digest(value)
+    except StoreError:
+        shown = np.asarray(value).tolist() if hasattr(value, "__array__") else value
+        return digest(re.sub(" at 0x[0-9A-Fa-f]+", "", repr(shown)))
+
+
+def _digest_of_rows(X: Any) -> str:
+    if scipy.sparse.issparse(X):
+        return digest((X.shape, X.data, X.indices, X.indptr))
+    X = to_numpy(X)
+    found, step = hashlib.sha256(f"{X.shape} {X.dtype}".encode()), max(1, _HASHED_BYTES // max(1, X[:1].nbytes))
+    for start in range(0, len(X), step):
+        found.update(np.ascontiguousarray(X[start : start + step]).data.cast("B"))
+    return found.hexdigest()
+
+
+# Tensors -----------------------------------------------------------------------------------------
+
+
+def _on_host(value: Any, met: dict[int, Any]) -> Any:
+    """The same with tensors as files hold them; each of them once."""
+    if is_torch_array(value):
+        if id(value) not in met:
+            met[id(value)] = OnDevice(to_numpy(value), str(value.device))
+        return met[id(value)]
+    return _within(value, lambda part: _on_host(part, met))
+
+
+def _where_it_was(value: Any, met: dict[int, Any]) -> Any:
+    """The same with tensors back on their devices."""
+    if isinstance(value, OnDevice):
+        import torch
+
+        if id(value.array) not in met:
+            met[id(value.array)] = torch.from_numpy(value.array).to(value.device)
+        return met[id(value.array)]
+    return _within(value, lambda part: _where_it_was(part, met))
+
+
+def _within(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same value with what tuples, lists and dicts hold changed."""
+    if isinstance(value, tuple):
+        entries = map(change, value)
+        return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)
+    if isinstance(value, list):
+        return [change(part) for part in value]
+    if isinstance(value, dict):
+        return {key: change(part) for key, part in value.items()}
+    return value

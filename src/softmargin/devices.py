@@ -1,0 +1,270 @@
+"""Passes over rows on a graphics processor: where rows lie, how they get there, and how answers come back.
+
+Rows that fit lie on the device as one table, and so do their features where there is room.  Others stay on the host, in
+memory that the device can read by itself, and are sent in blocks: the next one travels while one is at work.  All that
+is between is written against the namespace of its arrays and knows nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import is_torch_array
+
+from .arrays import Array, to_numpy
+from .chunks import Table, Whole, dense, gather_rows, summed, swept
+from .chunks.passes import BlockSum, ItemSum
+from .chunks.survey import MOST_ROWS
+from .engine import Problem
+from .extras import needed
+from .loo import thinned
+from .rows import ClasswiseRows, InducingRows
+
+PRECISIONS = ("auto", "float32", "tf32", "float64")
+#: A block of features on a device, in bytes and in rows: large enough that telling of it takes less time than doing.
+_BLOCK_BYTES, _BLOCK_ROWS = 2**28, (4096, 2**20)
+#: The share of a device's free memory that rows may take, and that features may take beside them.
+_ROWS_SHARE, _FEATURES_SHARE = 0.4, 0.4
+
+
+class Place(NamedTuple):
+    """A device, and the precision of products there."""
+
+    device: Any
+    dtype: Any
+    short: bool = False
+    memory: float | None = None
+
+    @classmethod
+    def of(cls, device: Any, precision: str, X: Any = None) -> Place | None:
+        """As parameters say, for rows that may be tensors; None is the host, with NumPy."""
+        tensor: Any = X if is_torch_array(X) else None
+        if device is None and tensor is None:
+            if precision == "tf32":
+                raise ValueError("precision='tf32' is for products on a graphics processor: pass device='cuda'.")
+            return None
+        torch: Any = needed("torch", "torch", "A device")
+        try:
+            there = tensor.device if device is None else torch.device(device)
+            torch.empty(0, device=there)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise ValueError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from error
+        if precision == "auto":
+            dtype = tensor.dtype if tensor is not None and tensor.is_floating_point() else torch.float32
+        else:
+            dtype = torch.float64 if precision == "float64" else torch.float32
+        return cls(there, dtype, precision == "tf32")
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def room(self) -> float:
+        """Bytes that are free on the device."""
+        if self.memory is not None:
+            return self.memory
+        if not self.is_cuda:
+            return float("inf")
+        import torch
+
+        return float(torch.cuda.mem_get_info(self.device)[0])
+
+    def put(self, values: Any, dtype: Any = None) -> Any:
+        """An array on the device, floats in the precision of products unless another is given."""
+        import torch
+
+        values = values if isinstance(values, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(values))
+        return values.to(device=self.device, dtype=dtype or self.dtype)
+
+    def block_rows(self, width: int) -> int:
+        size = 8 if str(self.dtype).endswith("64") else 4
+        return int(np.clip(_BLOCK_BYTES // (max(width, 1) * size), *_BLOCK_ROWS))
+
+    def table(self, table: Table, width: int) -> Table:
+        """A table on the device; labels and weights in double precision."""
+        double = self._double
+        y, weight = (self.put(part, double) for part in (table.y, table.weight))
+        return Table(self.put(dense(table.X)), y, weight, self.block_rows(max(width, table.X.shape[1])))
+
+    @property
+    def _double(self) -> Any:
+        import torch
+
+        return torch.float64
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Products in the precision that was asked for; the process is left as it was found."""
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.short else "highest")
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None) -> tuple[Problem, np.ndarray]:
+    """The same problem on a device, and the weights of single copies of the rows in its table.
+
+    ``tensor`` are the rows of the table where they are on a device already.
+    """
+    rows, width = _placed_rows(problem.rows, place), problem.rows.width
+    room, n_rows = place.room, problem.table.n_rows
+    size = 8 if str(place.dtype).endswith("64") else 4
+    bytes_of_rows = n_rows * (problem.table.X.shape[1] * size + 16)
+    whole: Any = None
+    if problem.whole is not None:
+        whole = Sent(problem.whole, place, place.block_rows(width))
+    elif bytes_of_rows > _ROWS_SHARE * room:
+        whole = Pinned.of(problem.table, place, place.block_rows(width))
+        sample, unit = thinned(problem, unit, MOST_ROWS)
+        problem = sample
+    elif tensor is not None:
+        problem = replace(problem, table=problem.table._replace(X=tensor))
+    table = place.table(problem.table, width)
+    cache = int(_FEATURES_SHARE * room) if place.is_cuda else None
+    there = replace(problem, table=table, rows=rows, whole=whole, cache_bytes=cache, n_jobs=1, _kept={}, _some=None)
+    return there, unit
+
+
+def _placed_rows(rows: Any, place: Place) -> Any:
+    """Inducing rows with their arrays on the device; others send theirs along with every block, which are small."""
+    if isinstance(rows, ClasswiseRows):
+        return rows._replace(rows=_placed_rows(rows.rows, place))
+    if isinstance(rows, InducingRows):
+        return rows._replace(points=place.put(rows.points), whitener=place.put(rows.whitener))
+    return rows
+
+
+def moments_there(view: Any, X: Any, place: Place, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The latent moments of rows through a view of a device, on the host."""
+    size = place.block_rows(max(width, X.shape[1]))
+    cuts = (slice(start, start + size) for start in range(0, X.shape[0], size))
+    mu, v = gather_rows(on_host(view.moments(place.put(dense(X[cut])))) for cut in cuts)
+    return mu, v
+
+
+def on_host(value: Any) -> Any:
+    """The same value with tensors, in whatever tuples, as NumPy arrays."""
+    if is_torch_array(value):
+        return to_numpy(value)
+    if isinstance(value, tuple):
+        parts = map(on_host, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def beside(answer: Any, X: Any) -> Any:
+    """Arrays, if of numbers, as tensors on the device of others."""
+    import torch
+
+    if isinstance(answer, tuple):
+        return tuple(beside(part, X) for part in answer)
+    return torch.as_tensor(answer).to(X.device) if answer.dtype.kind in "fiub" else answer
+
+
+class Pinned(NamedTuple):
+    """A table that stays in the host's memory, from where a device reads blocks by itself."""
+
+    X: Any
+    y: Any
+    weight: Any
+    n_rows: int
+    block_rows: int
+    place: Place
+
+    @classmethod
+    def of(cls, table: Table, place: Place, block_rows: int) -> Pinned:
+        import torch
+
+        def pinned(values: Any, dtype: Any) -> Any:
+            tensor = torch.as_tensor(np.ascontiguousarray(to_numpy(values))).to(dtype)
+            return tensor.pin_memory() if place.is_cuda else tensor
+
+        weight = pinned(table.weight, _dtype_of_weights(to_numpy(table.weight)))
+        return cls(
+            pinned(dense(table.X), place.dtype), pinned(table.y, torch.int32), weight, table.n_rows, block_rows, place
+        )
+
+    def total(self, block_sum: BlockSum) -> Any:
+        """The sum over all blocks."""
+        starts = range(0, self.n_rows, self.block_rows)
+        cuts = (slice(start, start + self.block_rows) for start in starts)
+        blocks = ((self.X[cut], self.y[cut], self.weight[cut]) for cut in cuts)
+        return summed(block_sum(*block) for block in travelling(blocks, self.place))
+
+
+class Sent(NamedTuple):
+    """All rows of a source, read by threads of the host and sent to a device."""
+
+    whole: Whole
+    place: Place
+    block_rows: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.whole.n_rows
+
+    def total(self, block_sum: BlockSum) -> Any:
+        import torch
+
+        def read(item: Any) -> tuple[Any, ...]:
+            X, y, weight = self.whole.read(item)
+            block = (
+                torch.from_numpy(np.ascontiguousarray(dense(X))).to(self.place.dtype),
+                torch.from_numpy(y).to(torch.int32),
+                torch.from_numpy(weight).to(_dtype_of_weights(weight)),
+            )
+            return tuple(part.pin_memory() for part in block) if self.place.is_cuda else block
+
+        if hasattr(self.whole.source, "total"):  # partitions elsewhere stay there
+            return self.whole.total(block_sum)
+        blocks = swept(read, self.whole.source.items(), self.whole.n_jobs)
+        task = ItemSum(block_sum, lambda block: block, self.block_rows)
+        return summed(map(task, travelling(blocks, self.place)))
+
+
+def _dtype_of_weights(weight: np.ndarray) -> Any:
+    """Single precision where nothing is lost by it: fewer bytes to send."""
+    import torch
+
+    return torch.float32 if np.array_equal(weight.astype(np.float32), weight) else torch.float64
+
+
+def travelling(blocks: Iterable[tuple[Any, ...]], place: Place) -> Iterator[tuple[Array, Array, Array]]:
+    """Blocks of rows, labels and weights on a device: each begins its way while the one before is at work."""
+    import torch
+
+    def widened(X: Any, y: Any, weight: Any) -> tuple[Array, Array, Array]:
+        return X, y.to(torch.float64), weight.to(torch.float64)
+
+    if not place.is_cuda:
+        yield from (widened(*(part.to(place.device) for part in block)) for block in blocks)
+        return
+    way, work = torch.cuda.Stream(place.device), torch.cuda.current_stream(place.device)
+    ahead: tuple[Any, ...] | None = None
+    for block in blocks:
+        with torch.cuda.stream(way):
+            sent = tuple(part.to(place.device, non_blocking=True) for part in block)
+        here, ahead = ahead, (sent, way.record_event())
+        if here is not None:
+            yield widened(*_arrived(here, work))
+    if ahead is not None:
+        yield widened(*_arrived(ahead, work))
+
+
+def _arrived(sent: tuple[Any, ...], work: Any) -> tuple[Any, ...]:
+    """What was sent, for the stream that works on it, which waits for it to be there."""
+    parts, event = sent
+    work.wait_event(event)
+    for part in parts:
+        part.record_stream(work)
+    return parts
