@@ -310,7 +310,7 @@ def test_extrapolation_solves_linear_maps_exactly(rate, convert):
     like = convert(np.zeros(1))
     points = [
         Point(Natural(*map(convert, natural)), belief.seen_by(like), Stats(convert(G), convert(h), 0.0, 1.0), 0.0)
-        for natural, belief, (G, h, _, _), _ in points
+        for natural, belief, (G, h, *_), _ in points
     ]
     G, h = extrapolate(points, Ridge.isotropic(len(points[-1].natural.h)), rate)
     assert_allclose(np.asarray(G), target[0], atol=1e-5)

@@ -32,12 +32,14 @@ class Stats(NamedTuple):
     r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, the bound :math:`\sum l`, and how many.
 
     Rows with a structure of their own may keep ``G`` as a tuple of arrays, which their prior knows how to read.
+    ``along`` is the part of ``h`` by which classes take each other along (`together`); of plain sums it is 0.
     """
 
     G: Any
     h: Array
     bound: Array
     n: Array
+    along: Any = 0.0
 
 
 def add(first: Stats, second: Stats) -> Stats:
@@ -143,7 +145,8 @@ class Problem:
         else:
             stats = self.stats(belief)
             change = change_together(answer, alone, self.prior.given(stats.G, stats.h, belief.hyper), belief)
-        return stats._replace(h=tuple(own + change[:, k] for k, own in enumerate(stats.h)))
+        along = tuple(change[:, k] for k in range(change.shape[1]))
+        return stats._replace(h=combined(stats.h, 1, along), along=along)
 
     @property
     def _answering(self) -> Problem:

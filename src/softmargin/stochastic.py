@@ -283,7 +283,9 @@ class _Wanderer:
             vars(self).update(kept)
             return "passes"
         pilot = ascend(self._batch(), tol=_PILOT_TOL, max_passes=_PILOT_PASSES)
-        self._whole = self._average = scaled(pilot.point.stats, self._weight / float(pilot.point.stats.n))
+        self._whole = self._average = scaled(
+            pilot.point.stats._replace(along=0.0), self._weight / float(pilot.point.stats.n)
+        )
         self._belief = self._implied(self._whole, pilot.point.belief)
         self._record()
         return pilot.reason if pilot.reason == "interrupt" else "passes"

@@ -51,7 +51,8 @@ class LatentPredictions:
         return self.latent_mean_and_variance(X)
 
     def _score(self, X: Any) -> np.ndarray:
-        return settled(self.link_.score(*self._latent(X)))
+        mu, v = self._latent(X)
+        return settled(self.link_.score(mu, v))
 
     def _shape_of_row(self, method: str) -> list[tuple[int, ...]]:
         """The shapes of what a method returns for a row."""
