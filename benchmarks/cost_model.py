@@ -1,18 +1,18 @@
-"""Claim: the time of a fit follows from a few measured constants, so that it can be foretold for other machines and sizes.
+"""Claim: the time of a fit follows from a few measured constants, so that it can be foretold for other sizes.
 
 A pass over n rows of d columns through m points costs, on one core or one device,
 
     n (a + b m + c m^2) seconds,
 
 ``a`` for what is done once a row (labels, sites), ``b`` for kernels (distances over d columns and an exponential for
-each point), ``c`` for the three products with m x m matrices (whitening, variances, sums).  The update of a belief costs
-``u m^3``.  Reading costs bytes over the rate of the files, and overlaps with the pass where there are cores to spare; a
-cluster sends 8 m^2 bytes to and from every worker.
+each point), ``c`` for the three products with m x m matrices (whitening, variances, sums).  The update of a belief
+costs ``u m^3``.  Reading costs bytes over the rate of the files, and overlaps with the pass where there are cores to
+spare; a cluster sends 8 m^2 bytes to and from every worker.
 
 The constants of a core are fitted here, to passes of one thread over 18 columns in single precision, and tested on a
-size that was not used: foretold within 30 %.  Those of an H200 come from the kept result of `gpu_5m.py` (streamed passes,
-whose features are computed anew).  Then it says what follows for 1e9 rows on 16 workers of 8 cores and for 1e12 rows on
-100 devices, under the assumptions that it prints.
+size that was not used: foretold within 30 %.  Those of an H200 come from the kept result of `gpu_5m.py` (streamed
+passes, whose features are computed anew).  Then it says what follows for 1e9 rows on 16 workers of 8 cores and for 1e12
+rows on 100 devices, under the assumptions that it prints.
 
     python benchmarks/cost_model.py [--quick]
 """
@@ -116,11 +116,9 @@ def main() -> None:
     billion = foretold(1e9, m, core, workers, cores)
     devices, _, m_there = DEVICES
     trillion = foretold(1e12, m_there, device, devices, 1)
+    print(f"assumed: storage of {STORAGE / 1e9} GB/s for each worker or device, a network of {NETWORK / 1e9} GB/s,")
     print(
-        f"assumed: storage {STORAGE / 1e9} GB/s for each worker or device, network {NETWORK / 1e9} GB/s, {BYTES_OF_ROW} bytes a row;"
-    )
-    print(
-        "a fit is one reading for the sample and one pass, each read anew; cores and devices do not wait for each other\n"
+        f"{BYTES_OF_ROW} bytes a row; a fit is one reading for the sample and one pass, each read anew; nobody waits\n"
     )
     table = [
         [f"1e9 rows, {workers} workers of {cores} cores, m = {m}", *(f"{value:.3g}" for value in billion.values())],

@@ -1,6 +1,7 @@
 """Kernel classifiers that know how sure they are, behind the scikit-learn API."""
 
 from . import active, adversarial, chunks, kernels, prior_shift, uncertainty
+from .checkpoint import Checkpoint
 from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from .features import FourierFeatures
 from .store import StoreError, load
@@ -11,6 +12,7 @@ __all__ = [
     "BayesianLinearSVC",
     "BayesianMixedSVC",
     "BayesianSVC",
+    "Checkpoint",
     "FourierFeatures",
     "StoreError",
     "__version__",

@@ -227,9 +227,12 @@ class Sent(NamedTuple):
 
         if hasattr(self.whole.source, "total"):  # partitions elsewhere stay there
             return self.whole.total(block_sum)
-        blocks = swept(read, self.whole.source.items(), self.whole.n_jobs)
         task = ItemSum(block_sum, lambda block: block, self.block_rows)
-        return summed(map(task, travelling(blocks, self.place)))
+
+        def sums(items: Iterable[Any]) -> Iterator[Any]:
+            return map(task, travelling(swept(read, items, self.whole.n_jobs), self.place))
+
+        return self.whole.added(block_sum, sums)
 
 
 def _dtype_of_weights(weight: np.ndarray) -> Any:

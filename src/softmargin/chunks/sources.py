@@ -97,7 +97,8 @@ class Batches:
         self.batches: Any = batches
 
     def items(self) -> Iterator[Any]:
-        return iter(self.batches() if callable(self.batches) else self.batches)
+        batches: Any = self.batches() if callable(self.batches) else self.batches
+        return iter(batches)
 
     def unpack(self, item: Any, frames: bool = False) -> Batch:
         if isinstance(item, Batch):

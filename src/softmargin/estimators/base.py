@@ -13,29 +13,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..checkpoint import Checkpoint, Journal
-from ..chunks import (
-    Source,
-    Table,
-    dense,
-    gather_rows,
-    n_threads,
-    one_blas_thread,
-    rows_in_block,
-    source_of,
-    sweep,
-)
-from ..devices import PRECISIONS, Place, moments_there, on_host, placed
-from ..diagnostics import to_arviz
+from ..chunks import Source, Table, n_threads, one_blas_thread, source_of
+from ..devices import PRECISIONS, Place, on_host, placed
 from ..engine import Problem
 from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES, Likelihood, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink
 from ..monitor import InterruptedFitWarning, Monitor
 from ..priors import Classwise, Imputing, Prior
-from ..rows import ClasswiseRows, IncompleteRows, Rows, View
+from ..rows import ClasswiseRows, IncompleteRows
 from ..streaming import NOTHING, Record, begun
 from ..validation import (
     check_labels,
@@ -43,7 +31,6 @@ from ..validation import (
     check_weights,
     class_weights,
     codes_of,
-    has_missing,
     learning_rate,
     number_of_jobs,
     one_of,
@@ -51,15 +38,15 @@ from ..validation import (
     positive_number,
     present_classes,
 )
+from .fitted import FittedClassifier
 from .found import Data, Found, Parts
-from .posterior import named_draws
-from .predictions import LatentPredictions, anywhere, kept_on_failure
-from .reading import data_of, moments_of
+from .predictions import kept_on_failure
+from .reading import data_of
 
 LINKS = ("loo", "probit", "logistic")
 
 
-class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC):
+class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
     loss: str
@@ -79,6 +66,7 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
     n_jobs: int | None
     verbose: bool | int
     random_state: Any
+    n_features_in_: int
     _INFERENCES: tuple[str, ...] = INFERENCES
     #: The words of ``loss=``, and what the library calls them.
     _LOSSES: Mapping[str, str] = {"auto": "auto"} | {word: word for word in LOSSES}
@@ -124,7 +112,8 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         place = Place.of(self.device, self.precision, X)
         X, y, sample_weight = map(on_host, (X, y, sample_weight))
-        source = source_of(X, y, sample_weight)
+        mapped = isinstance(X, np.memmap) and not self._takes_sources  # which is an array, for those who need them all
+        source = None if mapped else source_of(X, y, sample_weight)
         data = self._check_data(X, y, sample_weight) if source is None else self._check_source(source, jobs)
         data = data.in_precision(self.precision)
         with one_blas_thread:
@@ -178,9 +167,13 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         y = check_labels(X, self._labels(given, y))
         return self._weighed(X, y, check_weights(sample_weight, X.shape[0]), classes)
 
+    @property
+    def _takes_sources(self) -> bool:
+        return self._SOURCES and self.inference in ("auto", "cavi", "ecm")
+
     def _check_source(self, source: Source, jobs: int) -> Data:
         """The rows of a source, checked: all of them if they are few, or a sample, and the way to the others."""
-        if not self._SOURCES or self.inference not in ("auto", "cavi", "ecm"):
+        if not self._takes_sources:
             raise ValueError(
                 f"{type(self).__name__} with inference={self.inference!r} needs all rows in memory; use BayesianSVC, "
                 f"BayesianGPC, BayesianLinearSVC or BayesianMixedSVC with inference='auto' or 'cavi', or fit a sample."
@@ -314,15 +307,6 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
         self._class_totals = found.class_totals
         self.fitted_prior_, self.data_prior_ = (part / max(part.sum(), 1e-300) for part in found.class_totals)
 
-    def _view_of(self, dtype: Any, missing: bool = False) -> View:
-        """The quickest way to latent moments, for rows with or without missing entries."""
-        with one_blas_thread:
-            return self._rows_for(missing).view(self._seen_belief, np.empty(0, dtype=dtype))
-
-    def _rows_for(self, missing: bool) -> Rows:
-        """Rows that may have missing entries know what to do about them; others pass them by."""
-        return self.rows_
-
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""
         if reason == "interrupt":
@@ -340,96 +324,6 @@ class BayesianClassifier(LatentPredictions, ClassifierMixin, BaseEstimator, ABC)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "link_")
-
-    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two.
-
-        Draws are functions: rows near each other vary together.  For a kernel model that takes a matrix of
-        all pairs of rows of ``X``.
-        """
-        check_is_fitted(self)
-        positive_integer("n_samples", n_samples)
-        rng = check_random_state(random_state)
-        X = dense(self._numbers(X)).astype(np.float64, copy=False)
-        rows, nothing = self._rows_for(has_missing(X)), np.zeros(X.shape[0])
-        features, weights = rows.lift(X), self._draw_weights(n_samples, rng)
-        # Missing entries are drawn anew with each draw of the weights, from what the others foretell.
-        filled = (features.drawn(u, self._seen_belief.hyper, (nothing, nothing), nothing, rng) for u in weights)
-        draws = np.stack([part.at(u) for part, u in zip(filled, weights, strict=True)], axis=-1)
-        root = rows.leftover_root(X)
-        if root is None:
-            return draws
-        noise = rng.standard_normal((root.shape[1], *draws.shape[1:]))
-        return draws + (np.tensordot(root, noise, axes=1) if root.ndim == 2 else np.einsum("irk,rks->iks", root, noise))
-
-    def save(self, path: Any) -> None:
-        """Writes the model to a file of arrays and JSON, which `softmargin.load` reads; nothing in it is ever executed.
-
-        The file is written beside and then renamed: whatever happens, there is a whole one.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> import softmargin
-        >>> model = softmargin.BayesianLinearSVC().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f"{folder}/model.sm")
-        ...     again = softmargin.load(f"{folder}/model.sm")
-        >>> again.predict([[0.0], [3.0]])
-        array([0, 1])
-        """
-        from ..store import save  # which knows all estimators
-
-        save(self, path)
-
-    def to_arviz(self) -> Any:
-        """The draws of ``inference="gibbs"`` by their names and in the user's units, as ArviZ keeps them.
-
-        An InferenceData, or from ArviZ 1.0 on a DataTree.  Needs ``pip install "softmargin[arviz]"``.
-        """
-        check_is_fitted(self)
-        if self.draws_ is None:
-            raise ValueError("There are no draws to export: fit with inference='gibbs'.")
-        named = named_draws(self)
-        likelihood = {"lp": self.draws_.log_likelihood}
-        return to_arviz(named.draws, dims=named.dims, coords=named.coords, sample_stats=likelihood)
-
-    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
-        """One entry for each draw: weights, or a tuple of those of each class."""
-        if self.draws_ is None:
-            draws = self._seen_belief.sample(n_samples, rng)
-            return list(zip(*draws, strict=True)) if isinstance(draws, tuple) else draws
-        return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
-
-    @anywhere
-    def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
-        return self._latent(X)
-
-    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        check_is_fitted(self)
-        place, X = Place.of(self.device, self.precision, X), on_host(X)
-        source = source_of(X)
-        return self._moments(self._numbers(X), place) if source is None else moments_of(self, source, place)
-
-    def _moments(self, X: Any, place: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Of the latent values of rows that have been checked."""
-        if place is not None:
-            reference = place.put(np.empty(0))
-            with place.at_work():
-                view = self._rows_for(has_missing(X)).view(self._seen_belief, reference)
-                return moments_there(view, X, place, self.rows_.width)
-        # Rows narrower than those of the fit are widened: its factors were found for that precision.
-        dtype = np.result_type(X.dtype, self._dtype)
-        size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)
-        missing = has_missing(X)
-        view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
-
-        def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:
-            return view.moments(dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))
-
-        mu, v = gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs)))
-        return mu, v
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

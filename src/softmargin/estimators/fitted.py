@@ -1,0 +1,131 @@
+"""What a fitted classifier can do: latent moments, draws, files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ..chunks import dense, gather_rows, n_threads, one_blas_thread, rows_in_block, source_of, sweep
+from ..devices import Place, moments_there, on_host
+from ..diagnostics import to_arviz
+from ..rows import Rows, View
+from ..validation import has_missing, positive_integer
+from .posterior import named_draws
+from .predictions import LatentPredictions, anywhere
+from .reading import moments_of
+
+
+class FittedClassifier(LatentPredictions):
+    """A belief about the weights of rows, and what follows from it for other rows."""
+
+    device: Any
+    precision: str
+    n_jobs: int | None
+    rows_: Any
+    draws_: Any
+    _seen_belief: Any
+    _dtype: Any
+    _view: View
+    _numbers: Any
+
+    @anywhere
+    def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
+        return self._latent(X)
+
+    def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        check_is_fitted(self)
+        place, X = Place.of(self.device, self.precision, X), on_host(X)
+        source = source_of(X)
+        return self._moments(self._numbers(X), place) if source is None else moments_of(self, source, place)
+
+    def _moments(self, X: Any, place: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Of the latent values of rows that have been checked."""
+        if place is not None:
+            reference = place.put(np.empty(0))
+            with place.at_work():
+                view = self._rows_for(has_missing(X)).view(self._seen_belief, reference)
+                return moments_there(view, X, place, self.rows_.width)
+        # Rows narrower than those of the fit are widened: its factors were found for that precision.
+        dtype = np.result_type(X.dtype, self._dtype)
+        size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)
+        missing = has_missing(X)
+        view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
+
+        def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:
+            return view.moments(dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))
+
+        mu, v = gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs)))
+        return mu, v
+
+    def _view_of(self, dtype: Any, missing: bool = False) -> View:
+        """The quickest way to latent moments, for rows with or without missing entries."""
+        with one_blas_thread:
+            return self._rows_for(missing).view(self._seen_belief, np.empty(0, dtype=dtype))
+
+    def _rows_for(self, missing: bool) -> Rows:
+        """Rows that may have missing entries know what to do about them; others pass them by."""
+        return self.rows_
+
+    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two.
+
+        Draws are functions: rows near each other vary together.  For a kernel model that takes a matrix of
+        all pairs of rows of ``X``.
+        """
+        check_is_fitted(self)
+        positive_integer("n_samples", n_samples)
+        rng = check_random_state(random_state)
+        X = dense(self._numbers(X)).astype(np.float64, copy=False)
+        rows, nothing = self._rows_for(has_missing(X)), np.zeros(X.shape[0])
+        features, weights = rows.lift(X), self._draw_weights(n_samples, rng)
+        # Missing entries are drawn anew with each draw of the weights, from what the others foretell.
+        filled = (features.drawn(u, self._seen_belief.hyper, (nothing, nothing), nothing, rng) for u in weights)
+        draws = np.stack([part.at(u) for part, u in zip(filled, weights, strict=True)], axis=-1)
+        root = rows.leftover_root(X)
+        if root is None:
+            return draws
+        noise = rng.standard_normal((root.shape[1], *draws.shape[1:]))
+        return draws + (np.tensordot(root, noise, axes=1) if root.ndim == 2 else np.einsum("irk,rks->iks", root, noise))
+
+    def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
+        """One entry for each draw: weights, or a tuple of those of each class."""
+        if self.draws_ is None:
+            draws = self._seen_belief.sample(n_samples, rng)
+            return list(zip(*draws, strict=True)) if isinstance(draws, tuple) else draws
+        return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
+
+    def save(self, path: Any) -> None:
+        """Writes the model to a file of arrays and JSON, which `softmargin.load` reads; nothing in it is ever executed.
+
+        The file is written beside and then renamed: whatever happens, there is a whole one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import softmargin
+        >>> model = softmargin.BayesianLinearSVC().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.sm")
+        ...     again = softmargin.load(f"{folder}/model.sm")
+        >>> again.predict([[0.0], [3.0]])
+        array([0, 1])
+        """
+        from ..store import save  # which knows all estimators
+
+        save(self, path)
+
+    def to_arviz(self) -> Any:
+        """The draws of ``inference="gibbs"`` by their names and in the user's units, as ArviZ keeps them.
+
+        An InferenceData, or from ArviZ 1.0 on a DataTree.  Needs ``pip install "softmargin[arviz]"``.
+        """
+        check_is_fitted(self)
+        if self.draws_ is None:
+            raise ValueError("There are no draws to export: fit with inference='gibbs'.")
+        named = named_draws(self)
+        likelihood = {"lp": self.draws_.log_likelihood}
+        return to_arviz(named.draws, dims=named.dims, coords=named.coords, sample_stats=likelihood)
