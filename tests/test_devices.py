@@ -150,3 +150,14 @@ def test_errors_say_what_is_wrong(device):
 def test_nested_tuples_come_home(device):
     there = torch.ones(3, device=device)
     assert_array_equal(on_host((there, (there, 5), "a"))[1][0], np.ones(3))
+
+
+def test_what_a_device_cannot_do_is_done_elsewhere_or_said(device):
+    X, y = rows(300)
+    tensors = torch.as_tensor(X, device=device), torch.as_tensor(y, device=device)
+    zeros = BayesianLinearSVC(prior="laplace-zero").fit(*tensors)
+    assert_allclose(zeros.coef_, BayesianLinearSVC(prior="laplace-zero").fit(X, y).coef_, rtol=1e-6)
+    with pytest.raises(ValueError, match="leave it as None"):
+        BayesianLinearSVC(prior="laplace-zero", device=device).fit(X, y)
+    half = BayesianSVC(random_state=0).fit(tensors[0].half(), y)
+    assert half.score(X, y) > 0.8

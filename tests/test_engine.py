@@ -33,7 +33,7 @@ def test_stats_of_a_block_equal_loops(likelihood, data):
     X, y, weight = data
     belief = contracts.random_belief(3)
     wanted = naive_stats(ROWS.lift(X).phi, likelihood, belief, y, weight)
-    for got, part in zip(block_stats(ROWS.lift(X), likelihood, belief, y, weight), wanted, strict=True):
+    for got, part in zip(block_stats(ROWS.lift(X), likelihood, belief, y, weight)[:4], wanted, strict=True):
         assert_allclose(got, part, rtol=1e-10, atol=1e-12)
 
 
@@ -46,7 +46,7 @@ def test_passes_over_blocks_equal_loops_over_rows(convert, block_rows, n_jobs, d
     problem = Problem(Table(convert(X), y, weight, block_rows), ROWS, Hinge(), Ridge.isotropic(3), n_jobs)
     wanted = naive_stats(ROWS.lift(X).phi, Hinge(), belief, y, weight)
     for _ in range(2):  # the second pass runs on kept features
-        for got, part in zip(problem.stats(belief), wanted, strict=True):
+        for got, part in zip(problem.stats(belief)[:4], wanted, strict=True):
             assert_allclose(got, part, rtol=1e-10, atol=1e-12)
     mu, spread, leftover = references.moments_by_loops(ROWS.lift(X).phi, 0 * y, belief.mean, belief.covariance)
     latent = problem.latent(belief)
@@ -78,7 +78,7 @@ def test_features_are_kept_only_where_they_fit(data, monkeypatch):
 
 def test_stats_add_up():
     one, other = Stats(np.eye(2), np.ones(2), -1.0, 3.0), Stats(2 * np.eye(2), -np.ones(2), -2.5, 1.0)
-    G, h, bound, n = add(one, other)
+    G, h, bound, n, _ = add(one, other)
     assert_allclose(G, 3 * np.eye(2))
     assert_allclose(h, 0)
     assert (bound, n) == (-3.5, 4.0)

@@ -280,7 +280,7 @@ class _Climber:
         n, prior = self._problem.table.n_rows, self._problem.prior
         some = self._batch(min(self._size, max(n // _START_SHARE, min(_START_ROWS, n // 2), 1)))
         pilot = ascend(some, tol=_START_TOL, max_passes=_START_PASSES, monitor=self._monitor.silent())
-        stats, belief = self._scaled(pilot.point.stats), pilot.point.belief
+        stats, belief = self._scaled(pilot.point.stats._replace(along=0.0)), pilot.point.belief
         self._sums, hyper = Natural(stats.G, stats.h), belief.hyper
         self._coordinates = Coordinates(prior.given(*self._sums, hyper))
         self._z = self._coordinates.of(belief)

@@ -54,7 +54,7 @@ class Place(NamedTuple):
         except (RuntimeError, AssertionError, TypeError) as error:
             raise ValueError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from error
         if precision == "auto":
-            dtype = tensor.dtype if tensor is not None and tensor.is_floating_point() else torch.float32
+            dtype = torch.float64 if tensor is not None and tensor.dtype == torch.float64 else torch.float32
         else:
             dtype = torch.float64 if precision == "float64" else torch.float32
         return cls(there, dtype, precision == "tf32")
@@ -121,6 +121,8 @@ def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None)
     size = 8 if str(place.dtype).endswith("64") else 4
     bytes_of_rows = n_rows * (problem.table.X.shape[1] * size + 16)
     whole: Any = None
+    if problem.whole is not None and hasattr(problem.whole.source, "total"):
+        raise ValueError("Sums over rows of Dask are made where these are, by its workers: leave device as None.")
     if problem.whole is not None:
         whole = Sent(problem.whole, place, place.block_rows(width))
     elif bytes_of_rows > _ROWS_SHARE * room:
@@ -225,8 +227,6 @@ class Sent(NamedTuple):
             )
             return tuple(part.pin_memory() for part in block) if self.place.is_cuda else block
 
-        if hasattr(self.whole.source, "total"):  # partitions elsewhere stay there
-            return self.whole.total(block_sum)
         task = ItemSum(block_sum, lambda block: block, self.block_rows)
 
         def sums(items: Iterable[Any]) -> Iterator[Any]:

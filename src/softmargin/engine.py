@@ -24,6 +24,8 @@ from .together import change_together, step_together
 
 #: Features are kept between passes while they take no more than this.
 _CACHE_BYTES = 256 * 2**20
+#: By how much the weight of all rows may differ from one reading to another.
+_SAME_WEIGHT = 1e-6
 #: The fewest rows of a sample by which classes answer to each other.
 _LEAST_ANSWERING = 8192
 
@@ -111,13 +113,23 @@ class Problem:
         """One pass over all rows."""
         seen = self.seen(belief)
         if self.whole is not None:
-            return self.whole.total(BlockStats(self.rows, self.likelihood, seen))
+            return self._as_before(self.whole.total(BlockStats(self.rows, self.likelihood, seen)))
 
         def one_block(index: int) -> Stats:
             _, y, weight = self.table.block(index)
             return block_stats(self.features(index), self.likelihood, seen, y, weight)
 
         return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
+
+    def _as_before(self, stats: Stats | None) -> Stats:
+        """Sums over all rows of a source, if they weigh what they weighed when it was first read."""
+        expected = float(self.table.weight.sum())
+        if stats is None or not abs(float(stats.n) - expected) <= _SAME_WEIGHT * expected:
+            raise ValueError(
+                "The source gave other rows than when it was first read; they must not change during a fit, and a "
+                "function for chunks.Batches must begin anew whenever it is called."
+            )
+        return stats
 
     @property
     def n_rows(self) -> int:

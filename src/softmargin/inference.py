@@ -169,12 +169,16 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     rows there are: it is the likelihood itself that wanders.  A last step that would go far shows that minibatches
     could not stand for the whole, and is left to the guard.
     """
-    wanderer = replace(problem, likelihood=_exact(problem.likelihood))
+    here = problem if problem.whole is None else problem.over(problem.table)
+    wanderer = replace(here, likelihood=_exact(problem.likelihood))
     passes = max(1.0, _STEPS * batch_size(problem, plan.batch_rows) / problem.table.n_rows)
     way = _wandered(wanderer, plan, passes, rng, monitor)
     if way.reason in ("time", "interrupt"):
         return way
-    end = polish(problem, way, monitor.journal.page("polish"))
+    try:
+        end = polish(problem, way, monitor.journal.page("polish"))
+    except KeyboardInterrupt:
+        return way._replace(reason="interrupt")
     taken = end.point.belief is not way.point.belief
     if taken and 0.5 * end.point.belief.moved_from(way.point.belief) <= _SHORT * abs(end.point.objective):
         return end._replace(reason="polished")

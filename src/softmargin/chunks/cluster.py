@@ -36,10 +36,14 @@ class Partitions(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, y: Any = None, weight: Any = None) -> Partitions:
-        if isinstance(y, str):
-            X, y = X.drop(columns=y), X[y]
-        if isinstance(weight, str):
-            X, weight = X.drop(columns=weight), X[weight]
+        named = [name for name in (y, weight) if isinstance(name, str)]
+        known = list(getattr(X, "columns", ()))
+        unknown = [name for name in named if name not in known]
+        if unknown:
+            names = ", ".join(map(repr, known)) or "no names"
+            raise ValueError(f"There is no column {unknown[0]!r}; there are {names}.")
+        y, weight = (X[part] if isinstance(part, str) else part for part in (y, weight))
+        X = X.drop(columns=named) if named else X
         parts = _partitions(X, "X")
         beside = _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight")
         return cls(parts, *beside, collections=(X, y, weight))
@@ -65,7 +69,7 @@ class Partitions(NamedTuple):
         """The sum of ``task`` over all partitions, added up where they are."""
         return _computed(_tree(self._mapped(task), summed))[0]
 
-    def surveyed(self, check: Callable[[Any, bool], Checked]) -> Survey:
+    def surveyed(self, check: Callable[[Any, bool], Checked | None]) -> Survey:
         """`survey.surveyed`, in two steps: totals first, so that hardly more than the sample travels."""
         check(self._first_rows(), True)
         totals_of_each = self.each(_Totals(check))
@@ -98,21 +102,20 @@ class Partitions(NamedTuple):
 
 
 class _Totals(NamedTuple):
-    check: Callable[[Any, bool], Checked]
+    check: Callable[[Any, bool], Checked | None]
 
     def __call__(self, item: Any) -> Totals | None:
-        if len(item[0]) == 0:
-            return None
         batch = self.check(item, False)
-        return Totals.of(batch) if len(batch.y) else None
+        return Totals.of(batch) if batch is not None and len(batch.y) else None
 
 
 class _Candidates(NamedTuple):
-    check: Callable[[Any, bool], Checked]
+    check: Callable[[Any, bool], Checked | None]
     reservoir: Reservoir
 
     def __call__(self, item: Any, first: int) -> Kept | None:
-        return self.reservoir.candidates(self.check(item, False), first) if len(item[0]) else None
+        batch = self.check(item, False)
+        return None if batch is None else self.reservoir.candidates(batch, first)
 
 
 def mapped(model: Any, method: str, X: Any, shapes: list[tuple[int, ...]], dtype: Any) -> Any:
@@ -164,7 +167,7 @@ def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str) -> tuple[Any,
 
 
 def _head(item: Any) -> Any:
-    return None if len(item[0]) == 0 else tuple(None if part is None else part[:1] for part in item)
+    return None if item[0].shape[0] == 0 else tuple(None if part is None else part[:1] for part in item)
 
 
 def _merged(parts: list[Totals | None]) -> Totals | None:

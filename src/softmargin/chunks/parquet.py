@@ -69,6 +69,8 @@ class Parquet:
         names = self.dataset.schema.names
         used = [name for name in names if name not in (target, weight)] if columns is None else list(columns)
         self.columns = tuple(used)
+        if target in used or len(set(used)) < len(used) or not used or isinstance(columns, str):
+            raise ValueError(f"columns must be a list of different columns without the target, got {columns!r}.")
         missing = [name for name in (*used, target, weight) if name is not None and name not in names]
         if missing:
             raise ValueError(

@@ -126,7 +126,7 @@ def _as_it_is(source: Any, y: Any, weight: Any) -> Any:
 
 
 def _of_arrays(X: Any, y: Any, weight: Any) -> Arrays:
-    return Arrays(X, y, weight)
+    return Arrays(X, y, np.full(X.shape[0], float(weight)) if isinstance(weight, (int, float)) else weight)
 
 
 def _of_files(X: Any, y: Any, weight: Any) -> Any:

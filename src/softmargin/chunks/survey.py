@@ -193,25 +193,27 @@ class Reservoir:
         return Survey(totals, kept, (totals.copies / np.where(weights > 0, weights, 1.0))[codes])
 
 
-def surveyed(source: Source, check: Callable[[Any, bool], Checked], n_jobs: int) -> Survey:
-    """Reads a source once.  ``check`` unpacks and checks an item; it is told which is the first."""
+def surveyed(source: Source, check: Callable[[Any, bool], Checked | None], n_jobs: int) -> Survey:
+    """Reads a source once.  ``check`` unpacks and checks an item, None if it has no rows; it is told which is the
+    first that has."""
     if hasattr(source, "surveyed"):
         return source.surveyed(check)  # type: ignore[attr-defined]
     reservoir, totals, first = Reservoir(), None, 0
 
-    def look(item: Any) -> tuple[Totals, Checked]:
+    def look(item: Any) -> tuple[Totals, Checked] | None:
         batch = check(item, False)
-        return Totals.of(batch), batch
+        return None if batch is None or len(batch.y) == 0 else (Totals.of(batch), batch)
 
     def items() -> Any:
-        for index, item in enumerate(source.items()):
-            if index == 0:
-                check(item, True)
+        named = False
+        for item in source.items():
+            named = named or check(item, True) is not None
             yield item
 
-    for part, batch in swept(look, items(), n_jobs):
-        if part.n_rows == 0:
+    for seen in swept(look, items(), n_jobs):
+        if seen is None:
             continue
+        part, batch = seen
         reservoir.add(reservoir.candidates(batch, first))
         totals, first = part if totals is None else totals.merged(part), first + part.n_rows
     if totals is None:

@@ -134,6 +134,13 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     ) -> tuple[Problem, Inferred, Record]:
         """The belief, and each row as the model would see it without that row, found on the host or on a device."""
         there, unit = problem, data.unit
+        if place is not None and not problem.prior.is_plain:
+            if self.device is not None:
+                raise ValueError(
+                    f"device={self.device!r} has no way to select variables, to model missing entries or to group "
+                    f"rows: leave it as None."
+                )
+            place = None
         with nullcontext() if place is None else place.at_work():
             if place is not None:
                 there, unit = placed(problem, data.unit, place)

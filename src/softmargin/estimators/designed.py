@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from ..columns import Columns, describe
 from ..design import Design, Factor, Nesting, SplineTerm
 from ..validation import check_weights, keep_names, refuse_infinite
 from .base import BayesianClassifier, Data
-from .reading import representatives
+from .reading import representatives, rows_of_few
+
+#: Names of functions in a formula.
+_CALLS = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 
 
 class DesignedClassifier(BayesianClassifier):
@@ -31,8 +35,6 @@ class DesignedClassifier(BayesianClassifier):
     _nesting: Nesting
     _units: np.ndarray
     _SPARSE = False
-    #: Whether there is a design, for which batches of rows must be frames where they can.
-    _FRAMES = False
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The share of rows whose label is foretold; labels are taken from the frame where the formula names them."""
@@ -64,18 +66,22 @@ class DesignedClassifier(BayesianClassifier):
         np.divide(data.X, self._units, out=data.X)
         return data
 
+    @property
+    def _FRAMES(self) -> bool:  # type: ignore[override]  # noqa: N802
+        """Whether there is a design, for which batches of rows must be frames where they can."""
+        return not (self.formula is None and _is_empty(self.groups) and _is_empty(self.splines))
+
     def _check_source(self, source: Source, jobs: int) -> Data:
         """Groups and categories are those of all rows, so these are read once for them alone."""
         self.design_ = None
-        self._FRAMES = not (self.formula is None and _is_empty(self.groups) and _is_empty(self.splines))
         if not self._FRAMES:
             return super()._check_source(source, jobs)
+        few = rows_of_few(source)
+        if few is not None:
+            return self._check_data(few.X, few.y, few.weight)
+        self._refuse_functions()
         rows = representatives(source, self._design_of, jobs)
         self.design_ = self._design_of(rows, None)
-        if self.design_.splines:
-            raise ValueError(
-                "Smooth curves need all rows in memory to place their knots; fit a sample, or leave them out."
-            )
         matrix = self.design_.matrix(rows)
         keep_names(self, rows, self.design_.inputs)
         self._nesting, self._units = self.design_.nesting(matrix), np.ones(self.design_.n_columns)
@@ -86,6 +92,16 @@ class DesignedClassifier(BayesianClassifier):
         columns = data.described()
         self._units[slopes] = columns.spread[slopes]
         return data._replace(X=data.X / self._units, columns=Columns(*(part / self._units for part in columns)))
+
+    def _refuse_functions(self) -> None:
+        """Functions in a formula that look at all rows, where these are not in memory."""
+        right = (self.formula or "").rpartition("~")[2]
+        known = sorted(name for name in set(_CALLS.findall(right)) if name != "I" and not name.startswith("np."))
+        if known or not _is_empty(self.splines):
+            raise ValueError(
+                f"{', '.join(known) or 'splines'} would have to know all rows for knots, means or categories, and "
+                f"these are not in memory; write such columns to the files, or fit a sample."
+            )
 
     def _design_of(self, X: Any, weight: np.ndarray | None) -> Design:
         if self.formula is not None:

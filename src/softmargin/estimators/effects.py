@@ -66,7 +66,7 @@ def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffec
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
     prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)
     of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
-    rivals = data.n_classes > 2 and model.multi_class != "ovr" and not has_missing(X)
+    rivals = data.n_classes > 2 and model.multi_class != "ovr" and not data.is_missing(X.shape[1])
     loose = 1 / (_INTERCEPT_VARIANCE_OF_RIVALS if rivals else _INTERCEPT_VARIANCE)
     return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept, loose), of_columns)
 

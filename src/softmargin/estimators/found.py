@@ -15,6 +15,7 @@ from ..links import Link
 from ..monitor import Monitor
 from ..sampling import distinct_labelled
 from ..streaming import Stream
+from ..validation import has_missing
 
 
 class Data(NamedTuple):
@@ -22,7 +23,7 @@ class Data(NamedTuple):
 
     ``copies`` are the weights of the rows without those of classes, and ``unit`` is the weight of one copy of each.
     ``more`` says that other rows will follow.  Where the rows are a sample of a source, ``whole`` is the way to all of
-    them, and ``columns`` is what these are like.
+    them, ``columns`` is what these are like, and ``gaps`` says in which of them entries are missing.
     """
 
     X: Any
@@ -34,11 +35,16 @@ class Data(NamedTuple):
     more: bool = False
     whole: Whole | None = None
     columns: Columns | None = None
+    gaps: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
         """All rows, of which these may be a sample."""
         return self.X.shape[0] if self.whole is None else self.whole.n_rows
+
+    def is_missing(self, n_columns: int) -> bool:
+        """Whether entries of the first so many columns are missing in any of all rows."""
+        return has_missing(self.X[:, :n_columns]) or (self.gaps is not None and bool(self.gaps[:n_columns].any()))
 
     def described(self) -> Columns:
         """Where all columns lie, and how far they spread."""

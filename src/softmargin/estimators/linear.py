@@ -9,7 +9,7 @@ import numpy as np
 from ..chunks import dense
 from ..monitor import Monitor
 from ..priors import Known, LaplaceZero, Structured
-from ..validation import has_missing, refuse_empty_columns
+from ..validation import refuse_empty_columns
 from .base import Data, Found, Parts
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps
 from .partial import StreamingClassifier
@@ -170,8 +170,8 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         check_fixed_effects(self)
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
-        missing = has_missing(data.X)
-        if missing:
+        missing = data.is_missing(data.X.shape[1])
+        if missing and data.whole is None:
             refuse_empty_columns(data.X, getattr(self, "feature_names_in_", None))
         rows, prior, columns = fixed_effects(self, data, data.X, bool(self.fit_intercept))
         prior = Structured(prior) if isinstance(prior, LaplaceZero) else prior

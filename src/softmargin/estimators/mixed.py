@@ -15,7 +15,7 @@ from ..gaussian import ClassBelief, class_parts
 from ..monitor import Monitor
 from ..priors import Classwise, Covariance, Imputing, Part, Structured, Variances
 from ..rows import Factor, GroupedRows, LinearRows, beneath, with_beneath
-from ..validation import has_missing, one_of, positive_number, refuse_empty_columns, share
+from ..validation import one_of, positive_number, refuse_empty_columns, share
 from .base import Data, Found, Parts
 from .designed import DesignedClassifier
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps
@@ -232,8 +232,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         n_fixed = data.X.shape[1] if design is None else design.n_fixed
         intercept = bool(self.fit_intercept) if design is None else design.intercept
         X = data.X[:, :n_fixed]
-        missing = has_missing(X)
-        if missing:
+        missing = data.is_missing(n_fixed)
+        if missing and data.whole is None:
             refuse_empty_columns(X, getattr(self, "feature_names_in_", None) if design is None else design.fixed_names)
         fixed, prior, columns = fixed_effects(self, data, X, intercept)
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)

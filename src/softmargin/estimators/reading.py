@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..chunks import Batch, Checked, Parquet, Source, Survey, Whole, dense, gather_rows, of_each, surveyed
+from ..chunks import Batch, Checked, Parquet, Source, Survey, Whole, dense, gather_rows, of_each, survey, surveyed
 from ..extras import needed
 from ..validation import check_labels, check_named, check_weights, class_weights, coded, present_classes
 from .found import Data
@@ -26,9 +26,11 @@ class Reader(NamedTuple):
     dtype: Any = None
     named: bool = False
 
-    def checked(self, item: Any, first: bool = False) -> Checked:
-        """The rows of an item that have any weight."""
+    def checked(self, item: Any, first: bool = False) -> Checked | None:
+        """The rows of an item that have any weight; None if it has no rows."""
         batch = self.unpack(item, frames=self.model._FRAMES)
+        if batch.X.shape[0] == 0:
+            return None
         X = self.numbers(batch, first and not self.named)
         if batch.y is None and not self.named:
             raise ValueError(
@@ -47,7 +49,10 @@ class Reader(NamedTuple):
     def __call__(self, item: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         assert self.labels is not None
         assert self.factors is not None
-        X, y, copies = self.checked(item)
+        batch = self.checked(item)
+        if batch is None:
+            return np.empty((0, self.model.n_features_in_), dtype=self.dtype), np.empty(0), np.empty(0)
+        X, y, copies = batch
         codes = np.minimum(np.searchsorted(self.labels, y), len(self.labels) - 1)
         unknown = self.labels[codes] != y
         if unknown.any():
@@ -69,16 +74,20 @@ def moments_of(model: Any, source: Source, place: Any = None) -> tuple[np.ndarra
         source = source.only(names.tolist())
     reader = Reader(model, source.unpack)
     batches = (reader.unpack(item, frames=model._FRAMES) for item in source.items())
-    mu, v = gather_rows(model._moments(reader.numbers(batch), place) for batch in batches)
+    parts = [model._moments(reader.numbers(batch), place) for batch in batches if batch.X.shape[0]]
+    if not parts:
+        shape, _ = model._shape_of_row("latent_mean_and_variance")
+        return np.empty((0, *shape)), np.empty((0, *shape))
+    mu, v = gather_rows(parts)
     return mu, v
 
 
 def data_of(model: Any, source: Source, jobs: int, named: bool = False) -> Data:
     """What a fit on a source is given: all of its rows if they are few, or a sample and the way to the others."""
     reader = Reader(model, source.unpack, named=named)
-    survey: Survey = surveyed(source, reader.checked, jobs)
-    totals, (X, y, copies, *_), growth = survey.totals, survey.sample, survey.growth
-    if survey.is_whole:
+    found: Survey = surveyed(source, reader.checked, jobs)
+    totals, (X, y, copies, *_), growth = found.totals, found.sample, found.growth
+    if found.is_whole:
         return model._weighed(X, y, copies)
     factors = class_weights(model.class_weight, totals.labels, totals.copies)
     classes, _ = present_classes(totals.labels, factors * totals.copies)
@@ -86,8 +95,35 @@ def data_of(model: Any, source: Source, jobs: int, named: bool = False) -> Data:
     data = model._weighed(X, y, copies, classes, factors[np.searchsorted(totals.labels, y)])
     grown = growth[np.isin(y, classes)]
     weight, copies = data.weight * grown, data.copies * grown
-    whole = Whole(source, reader, totals.n_rows, 0, jobs)
-    return data._replace(weight=weight, copies=copies, whole=whole, columns=totals.moments.columns, X=dense(data.X))
+    n_rows = int(totals.rows[factors > 0].sum())
+    data = data._replace(X=dense(data.X), weight=weight, copies=copies, whole=Whole(source, reader, n_rows, 0, jobs))
+    # Where classes have weights, the sample knows better how columns spread than all rows of whatever class.
+    columns = totals.moments.columns if model.class_weight is None else None
+    return data._replace(columns=columns, gaps=totals.moments.weight < (1 - 1e-9) * totals.copies.sum())
+
+
+def rows_of_few(source: Source) -> Batch | None:
+    """All rows of a source as one frame or array, if they are no more than a sample; None otherwise."""
+    if hasattr(source, "total"):  # partitions stay where they are
+        return None
+    parts, n_rows = [], 0
+    for item in source.items():
+        parts.append(source.unpack(item, frames=True))
+        n_rows += parts[-1].X.shape[0]
+        if n_rows > survey.MOST_ROWS:
+            return None
+    if n_rows == 0:
+        raise ValueError("There are no rows to learn from.")
+    frames = [part.X for part in parts if part.X.shape[0]]
+    pandas = needed("pandas", "formula", "A frame of batches") if hasattr(frames[0], "columns") else None
+    X = np.concatenate(frames) if pandas is None else pandas.concat(map(_as_pandas, frames), ignore_index=True)
+    own = [[part[index] for part in parts if part.X.shape[0]] for index in (1, 2)]
+    y, weight = (None if part[0] is None else np.concatenate(list(map(np.asarray, part))) for part in own)
+    return Batch(X, y, weight)
+
+
+def _as_pandas(frame: Any) -> Any:
+    return frame.to_pandas() if hasattr(frame, "to_pandas") else frame
 
 
 class _Representatives(NamedTuple):
@@ -98,8 +134,8 @@ class _Representatives(NamedTuple):
 
     def __call__(self, item: Any) -> Any:
         batch = self.unpack(item, frames=True)
-        there = check_weights(batch.weight, len(batch.X)) > 0
-        return distinct_by(batch.X if there.all() else batch.X[there], self.columns)
+        X, there = _as_pandas(batch.X), check_weights(batch.weight, batch.X.shape[0]) > 0
+        return distinct_by(X if there.all() else X[there], self.columns)
 
 
 def representatives(source: Source, design_of: Callable[[Any, None], Any], jobs: int) -> Any:
@@ -107,7 +143,10 @@ def representatives(source: Source, design_of: Callable[[Any, None], Any], jobs:
 
     Which columns these are, a first batch tells: those of groups, and all that are no numbers.
     """
-    first = next(batch.X for batch in (source.unpack(item, frames=True) for item in source.items()) if len(batch.X))
+    batches = (source.unpack(item, frames=True).X for item in source.items())
+    first = next((_as_pandas(batch) for batch in batches if batch.shape[0]), None)
+    if first is None:
+        raise ValueError("There are no rows to learn from.")
     design = design_of(first, None)
     columns = [name for grouping in design.groupings for name in grouping.columns]
     if hasattr(first, "columns"):

@@ -24,7 +24,7 @@ _FEWEST_ROWS, _ROWS_PER_POINT, _ROWS_PER_POINT_AT_LAST = 2000, 20, 100
 #: Rows are brought to the device all at once if they take no more than this.
 _MOST_BYTES = 2**32
 #: How far the head is found on the way, and at the end: what may be left to gain.
-_ROUGH, _FINE = 0.03, 1e-3
+_ROUGH, _FINE = 3e-3, 1e-3
 #: The weight of the divergence at the beginning of the warm-up.
 _FIRST_KL_WEIGHT = 0.1
 
