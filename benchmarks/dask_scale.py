@@ -64,7 +64,7 @@ def one_pass(points: np.ndarray, source: Partitions, n: int) -> Any:
     model.n_features_in_ = 18
     rows, prior = InducingRows.at(model.kernel, points), Ridge.isotropic(len(points))
     read = Reader(model, source.unpack, np.array([-1.0, 1.0]), np.ones(2), np.dtype(float))
-    few = Table.of(points, np.ones(len(points)), np.ones(len(points)), len(points))
+    few = Table.of(points, np.ones(len(points)), np.full(len(points), n / len(points)), len(points))
     problem = Problem(few, rows, Hinge(), prior, 1, Whole(source, read, n, few.block_rows))
     belief = prior.update(*prior.start(points))
     return lambda: problem.stats(belief)

@@ -90,7 +90,7 @@ def from_files(folder: Path, quick: bool) -> dict[str, float]:
     jobs, n = n_threads(None), source.dataset.count_rows()
     model.feature_names_in_ = np.array(source.columns, dtype=object)
     read = Reader(model, source.unpack, model.classes_, np.ones(2), X.dtype)
-    table = Table.of(X, y, np.ones(len(y)), M)
+    table = Table.of(X, y, np.full(len(y), n / len(y)), M)
     problem = Problem(table, rows, Hinge(), Ridge.isotropic(M), jobs, Whole(source, read, n, table.block_rows, jobs))
 
     def reading() -> None:
