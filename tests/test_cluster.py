@@ -136,3 +136,13 @@ def test_a_killed_worker_changes_nothing():
         killer.join()
     same_model(expected, found)
     assert_array_equal(expected.classes_, found.classes_)
+
+
+def test_labels_among_the_columns_and_empty_partitions_do_no_harm():
+    X, y = rows(600)
+    frame = frame_of(X, y)
+    there = dd.from_pandas(frame, npartitions=4)
+    model = BayesianLinearSVC().fit(there, "y")
+    assert_allclose(model.predict_proba(there).compute(), model.predict_proba(frame[["a", "b", "c"]]))
+    assert model.predict(there[there["a"] > 10]).compute().shape == (0,)
+    assert model.predict_proba(there[there["a"] > 10]).compute().shape == (0, 2)

@@ -124,6 +124,9 @@ def mapped(model: Any, method: str, X: Any, shapes: list[tuple[int, ...]], dtype
     ``shapes`` are those of what it returns for a row, of which there may be several.
     """
     dask, array = _dask(), needed("dask.array", "dask", "Predicting the partitions of Dask")
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and set(names) < set(getattr(X, "columns", ())):
+        X = X[list(names)]  # labels may still be among the columns
     there = dask.delayed(model, pure=False)
     chunks = X.chunks[0] if hasattr(X, "chunks") else [math.nan] * X.npartitions
     answers = [dask.delayed(_answer, pure=False)(there, method, part) for part in _partitions(X, "X")]
@@ -136,6 +139,9 @@ def mapped(model: Any, method: str, X: Any, shapes: list[tuple[int, ...]], dtype
 
 
 def _answer(model: Any, method: str, rows: Any) -> tuple[Any, ...]:
+    if rows.shape[0] == 0:
+        kind = model.classes_.dtype if method == "predict" else np.float64
+        return tuple(np.empty((0, *shape), dtype=kind) for shape in model._shape_of_row(method))
     answer = getattr(model, method)(rows)
     return answer if isinstance(answer, tuple) else (answer,)
 

@@ -113,7 +113,8 @@ class Parquet:
 def _files(path: Any) -> Any:
     """Paths, patterns resolved."""
     if not isinstance(path, (str, PathLike)):
-        return [fspath(one) for one in path]
+        each = (_files(one) for one in path)
+        return [one for found in each for one in (found if isinstance(found, list) else [found])]
     path = fspath(path)
     if not glob.has_magic(path) or Path(path).exists():
         return path
