@@ -82,20 +82,14 @@ class Place(NamedTuple):
         return values.to(device=self.device, dtype=dtype or self.dtype)
 
     def block_rows(self, width: int) -> int:
-        size = 8 if str(self.dtype).endswith("64") else 4
-        return int(np.clip(_BLOCK_BYTES // (max(width, 1) * size), *_BLOCK_ROWS))
+        return int(np.clip(_BLOCK_BYTES // (max(width, 1) * self.dtype.itemsize), *_BLOCK_ROWS))
 
     def table(self, table: Table, width: int) -> Table:
         """A table on the device; labels and weights in double precision."""
-        double = self._double
-        y, weight = (self.put(part, double) for part in (table.y, table.weight))
-        return Table(self.put(dense(table.X)), y, weight, self.block_rows(max(width, table.X.shape[1])))
-
-    @property
-    def _double(self) -> Any:
         import torch
 
-        return torch.float64
+        y, weight = (self.put(part, torch.float64) for part in (table.y, table.weight))
+        return Table(self.put(dense(table.X)), y, weight, self.block_rows(max(width, table.X.shape[1])))
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -118,8 +112,7 @@ def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None)
     """
     rows, width = _placed_rows(problem.rows, place), problem.rows.width
     room, n_rows = place.room, problem.table.n_rows
-    size = 8 if str(place.dtype).endswith("64") else 4
-    bytes_of_rows = n_rows * (problem.table.X.shape[1] * size + 16)
+    bytes_of_rows = n_rows * (problem.table.X.shape[1] * place.dtype.itemsize + 16)
     whole: Any = None
     if problem.whole is not None and hasattr(problem.whole.source, "total"):
         raise ValueError("Sums over rows of Dask are made where these are, by its workers: leave device as None.")
