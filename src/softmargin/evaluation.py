@@ -1,0 +1,234 @@
+"""How good probabilities are on rows with known labels, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from .metrics import equal_width_bins
+from .validation import check_weights, positive_integer
+
+__all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate"]
+
+#: What is measured, in the order of tables, and how it is called there.
+MEASURES = {
+    "error": "error",
+    "balanced_error": "balanced error",
+    "auc": "AUC",
+    "log_loss": "log loss",
+    "brier": "Brier",
+    "ece": "ECE",
+}
+#: Bins of the calibration error.
+_N_BINS = 15
+
+
+class Estimate(NamedTuple):
+    """A measure on these rows, and the ends of its interval for others like them.  NaN where it is undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found.
+
+    Attributes
+    ----------
+    measures : dict of `Estimate`
+        By the names of `MEASURES`.
+    n_rows : int
+    n_bootstrap : int
+    level : float
+        Of the intervals.
+    """
+
+    measures: dict[str, Estimate]
+    n_rows: int
+    n_bootstrap: int
+    level: float
+
+    def __getitem__(self, name: str) -> Estimate:
+        """A measure by its name."""
+        return self.measures[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON, with None where a measure is undefined."""
+        plain = {name: {key: _number(part) for key, part in e._asdict().items()} for name, e in self.measures.items()}
+        return {"n_rows": self.n_rows, "n_bootstrap": self.n_bootstrap, "level": self.level, "measures": plain}
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def evaluate(
+    y_true: Any,
+    proba: Any,
+    *,
+    classes: Sequence[Any] | np.ndarray,
+    sample_weight: Any = None,
+    n_bootstrap: int = 500,
+    level: float = 0.95,
+    random_state: Any = 0,
+) -> Evaluation:
+    r"""Measures probabilities against the labels that came true.
+
+    ==================  ========================================================================================
+    ``error``           the share of rows whose most probable class is not theirs
+    ``balanced_error``  the mean of that share over classes
+    ``auc``             the area under the ROC curve; of more than two classes the mean of each against all others
+    ``log_loss``        the mean of minus the logarithm of the probability of the row's class
+    ``brier``           the mean squared distance of probabilities from 0 and 1: of the second class, or summed over
+                        more than two
+    ``ece``             the expected calibration error over 15 bins: of the second class
+                        (`softmargin.metrics.expected_calibration_error`), or of the most probable of more than two
+    ==================  ========================================================================================
+
+    Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  They say how
+    much these rows may mislead, not how much another training set would change the model.  Rows are taken to be independent:
+    intervals for repeated measurements of few patients are too narrow.  That of ``ece``, which noise can only raise, lies
+    too high.
+
+    Parameters
+    ----------
+    y_true : sequence of n labels
+    proba : array of shape (n, n_classes)
+        What ``predict_proba`` returned.
+    classes : sequence of n_classes labels
+        The classes of the columns of ``proba``: ``classes_`` of a classifier.
+    sample_weight : sequence of n weights, optional
+        A row of weight k counts k times.
+    n_bootstrap : int
+        How often rows are drawn.
+    level : float
+        Of the intervals.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> found = evaluate(["no", "no", "yes", "yes"], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]], classes=["no", "yes"])
+    >>> found["error"].value, found["auc"].value, round(found["brier"].value, 3)
+    (0.25, 1.0, 0.125)
+    >>> found["error"].low <= 0.25 <= found["error"].high
+    True
+    """
+    positive_integer("n_bootstrap", n_bootstrap)
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+    rows, weight = _Rows.of(y_true, proba, np.asarray(classes)), check_weights(sample_weight, len(np.asarray(proba)))
+    if not weight.any():
+        raise ValueError("All weights are zero: at least one row needs a positive weight.")
+    whole, rng, n = rows.measures(weight), check_random_state(random_state), len(weight)
+    drawn = np.array([rows.measures(weight * np.bincount(rng.randint(n, size=n), minlength=n)) for _ in range(n_bootstrap)])
+    ends = [_ends(column, level) for column in drawn.T]
+    measures = {name: Estimate(float(value), *end) for name, value, end in zip(MEASURES, whole, ends, strict=True)}
+    return Evaluation(measures, n, n_bootstrap, level)
+
+
+def _ends(values: np.ndarray, level: float) -> tuple[float, float]:
+    """Percentiles of those that are defined."""
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return np.nan, np.nan
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+class _Rows(NamedTuple):
+    """What the measures need of each row, so that other weights cost a few sums."""
+
+    codes: np.ndarray
+    n_classes: int
+    wrong: np.ndarray
+    log_loss: np.ndarray
+    brier: np.ndarray
+    bins: np.ndarray
+    gap: np.ndarray  # between outcome and probability, of which bins take the mean
+    areas: list[Callable[[np.ndarray], float]]
+
+    @classmethod
+    def of(cls, y_true: Any, proba: Any, classes: np.ndarray) -> _Rows:
+        y, p = column_or_1d(y_true), np.asarray(proba, dtype=float)
+        if p.ndim != 2 or p.shape[1] != len(classes):
+            raise ValueError(f"proba must have a column for each of {len(classes)} classes, got shape {p.shape}.")
+        check_consistent_length(y, p)
+        if not np.all((p >= 0) & (p <= 1)):  # also false for NaN
+            raise ValueError("proba must hold numbers between 0 and 1.")
+        codes, n = _codes(y, classes), len(y)
+        predicted, own = p.argmax(axis=1), p[np.arange(n), codes]
+        wrong = (predicted != codes).astype(float)
+        if len(classes) == 2:
+            brier, stated, came = (1 - own) ** 2, p[:, 1], (codes == 1).astype(float)
+        else:
+            brier, stated, came = (p**2).sum(axis=1) - own**2 + (1 - own) ** 2, p.max(axis=1), 1 - wrong
+        # The smallest probability that counts is that of scikit-learn's log_loss.
+        log_loss = -np.log(np.maximum(own, np.finfo(p.dtype).eps))
+        columns = [1] if len(classes) == 2 else range(len(classes))
+        areas = [_area(p[:, k], codes == k) for k in columns]
+        return cls(codes, len(classes), wrong, log_loss, brier, equal_width_bins(stated, _N_BINS), came - stated, areas)
+
+    def measures(self, weight: np.ndarray) -> list[float]:
+        """All measures, in the order of `MEASURES`, with other weights of the rows."""
+        total = weight.sum()
+        of_class = np.bincount(self.codes, weight, self.n_classes)
+        wrong_of_class = np.bincount(self.codes, weight * self.wrong, self.n_classes)
+        seen = of_class > 0
+        return [
+            wrong_of_class.sum() / total,
+            np.mean(wrong_of_class[seen] / of_class[seen]),
+            _mean_of_defined([area(weight) for area in self.areas]),
+            weight @ self.log_loss / total,
+            weight @ self.brier / total,
+            np.abs(np.bincount(self.bins, weight * self.gap)).sum() / total,
+        ]
+
+
+def _mean_of_defined(values: list[float]) -> float:
+    """Classes that do not occur have no area."""
+    defined = [value for value in values if not np.isnan(value)]
+    return float(np.mean(defined)) if defined else np.nan
+
+
+def _area(score: np.ndarray, positive: np.ndarray) -> Callable[[np.ndarray], float]:
+    """The area under the ROC curve as a function of the weights of rows; ties count half."""
+    order = np.argsort(score, kind="stable")
+    positive, starts = positive[order], np.flatnonzero(np.diff(score[order], prepend=-1.0))
+
+    def area(weight: np.ndarray) -> float:
+        ordered = weight[order]
+        hits = np.add.reduceat(ordered * positive, starts)
+        misses = np.add.reduceat(ordered * ~positive, starts)
+        below = np.cumsum(misses) - misses / 2
+        pairs = hits.sum() * misses.sum()
+        return float(hits @ below / pairs) if pairs else np.nan
+
+    return area
+
+
+def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The place of each label among the classes, in the order of the columns."""
+    order = np.argsort(classes, kind="stable")
+    try:
+        places = np.searchsorted(classes[order], y).clip(max=len(classes) - 1)
+        known = classes[order][places] == y
+    except TypeError:  # labels and classes that cannot be compared
+        known = np.zeros(len(y), dtype=bool)
+    if not np.all(known):
+        strange = np.asarray(y)[~known]
+        raise ValueError(
+            f"{len(strange)} labels are of classes that the probabilities do not know, such as {strange[0]!r}; "
+            f"known are {', '.join(map(repr, classes.tolist()[:10]))}."
+        )
+    return order[places]
