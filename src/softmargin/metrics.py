@@ -1,45 +1,57 @@
-"""What scikit-learn does not measure: how far probabilities are from frequencies.
+"""What scikit-learn does not measure: how far probabilities are from frequencies, and how sure that is.
 
 Log loss and the Brier score are `sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from .validation import check_weights, positive_integer
+from .validation import check_weights, one_of, positive_integer
 
-__all__ = ["expected_calibration_error"]
+__all__ = ["ReliabilityCurve", "expected_calibration_error", "reliability_curve", "wilson_interval"]
+
+#: How rows are sorted into bins: by the value of their probabilities, or into bins of as many rows each.
+BINNINGS = ("uniform", "quantile")
 
 
 def expected_calibration_error(
-    y_true: Any, proba: Any, n_bins: int = 15, *, sample_weight: Any = None, pos_label: Any = None
+    y_true: Any,
+    proba: Any,
+    n_bins: int = 15,
+    *,
+    sample_weight: Any = None,
+    pos_label: Any = None,
+    classes: Any = None,
 ) -> float:
-    r"""The mean distance between the probability of the second class and its frequency, over equal-width bins.
+    r"""The mean distance between the probability of a class and its frequency, over equal-width bins.
 
     With :math:`W_k` the weight of the rows whose probability falls in bin k and :math:`W` that of all rows,
 
     .. math:: ECE = \sum_k \frac{W_k}{W} \left| \bar y_k - \bar p_k \right|
 
-    where :math:`\bar y_k` and :math:`\bar p_k` are the share of the second class and the mean probability there.
+    where :math:`\bar y_k` and :math:`\bar p_k` are the share of the class and the mean probability there.
     Bins are closed on the left, the last one on both sides; empty bins count nothing.  With few rows in a bin the
     measure is biased upwards, even for perfect probabilities.
 
     Parameters
     ----------
     y_true : sequence of n labels
-        Labels of two classes.
-    proba : array of shape (n,) or (n, 2)
-        The probability of the second class, or what ``predict_proba`` returns.
+    proba : array of shape (n,), (n, 2) or (n, n_classes)
+        The probability of the class, or what ``predict_proba`` returns.
     n_bins : int
         The number of bins on [0, 1].
     sample_weight : sequence of n weights, optional
         A row of weight k counts as k copies of it.
     pos_label : label, optional
-        The second class.  By default the greater of the two labels, or 1 if all labels are 0, 1 or -1.
+        The class.  Of two, by default the second: the greater of the two labels, or 1 if all labels are 0, 1 or -1;
+        ``proba`` is then that of ``pos_label``, or the second of its two columns is.  Of more, it must be given.
+    classes : sequence of n_classes labels, optional
+        The classes of the columns of ``proba`` where these are more than two; by default those of ``y_true``, sorted.
 
     Returns
     -------
@@ -53,25 +65,154 @@ def expected_calibration_error(
     >>> expected_calibration_error([0, 0, 1, 0], [0.0, 0.0, 0.9, 0.9])
     0.2
     """
-    outcome, p = outcomes(y_true, proba, pos_label)
+    outcome, p = outcomes(y_true, proba, pos_label, classes)
     bins = equal_width_bins(p, n_bins)
-    weight = check_weights(sample_weight, len(p))
-    if not weight.any():
-        raise ValueError("All weights are zero: at least one row needs a positive weight.")
+    weight = _some_weight(sample_weight, len(p))
     # W_k |mean outcome - mean p| is |sum of w (outcome - p)|: no division, and nothing to do for empty bins.
     gaps = np.bincount(bins, weights=weight * (outcome - p), minlength=n_bins)
     return float(np.abs(gaps).sum() / weight.sum())
 
 
-def outcomes(y_true: Any, proba: Any, pos_label: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each row is of the second class, as 0 and 1, and the probability that it was given.
+class ReliabilityCurve(NamedTuple):
+    """What `reliability_curve` finds in each bin that holds rows, from low probabilities to high ones.
+
+    Attributes
+    ----------
+    probability, frequency : arrays of shape (n_bins_in_use,)
+        The mean probability that the class was given, and how often it came true.
+    low, high : arrays of shape (n_bins_in_use,)
+        The ends of the frequency's interval.
+    weight : array of shape (n_bins_in_use,)
+        How many rows there are, or what they weigh.
+    left, right : arrays of shape (n_bins_in_use,)
+        Where the bin begins and ends.
+    """
+
+    probability: np.ndarray
+    frequency: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    weight: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+
+def reliability_curve(
+    y_true: Any,
+    proba: Any,
+    *,
+    n_bins: int = 10,
+    strategy: str = "uniform",
+    level: float = 0.95,
+    sample_weight: Any = None,
+    pos_label: Any = None,
+    classes: Any = None,
+) -> ReliabilityCurve:
+    """How often a class came true among rows that were given about the same probability of it.
+
+    Parameters
+    ----------
+    y_true : sequence of n labels
+    proba : array of shape (n,), (n, 2) or (n, n_classes)
+        The probability of the class, or what ``predict_proba`` returns.
+    n_bins : int
+        The number of bins.  Those without rows are left out.
+    strategy : {"uniform", "quantile"}
+        Bins of the same width on [0, 1], or of the same number of rows; rows with the same probability always share a
+        bin, so that there may be fewer of the second kind.
+    level : float
+        Of the intervals, which are Wilson's: pointwise, and fit for bins of a few rows.
+    sample_weight : sequence of n weights, optional
+        A row of weight k counts as k copies of it, in the intervals too.
+    pos_label, classes
+        As in `expected_calibration_error`.
+
+    Returns
+    -------
+    ReliabilityCurve
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0, 0, 0, 1], [0.1, 0.1, 0.4, 0.9], n_bins=2)
+    >>> curve.probability.round(2), curve.frequency, curve.weight
+    (array([0.2, 0.9]), array([0., 1.]), array([3., 1.]))
+    >>> curve.high.round(2)
+    array([0.56, 1.  ])
+    """
+    one_of("strategy", strategy, BINNINGS)
+    outcome, p = outcomes(y_true, proba, pos_label, classes)
+    weight = _some_weight(sample_weight, len(p))
+    outcome, p, weight = outcome[weight > 0], p[weight > 0], weight[weight > 0]
+    if strategy == "uniform":
+        bins, edges = equal_width_bins(p, n_bins), np.linspace(0, 1, n_bins + 1)
+    else:
+        bins, edges = _equal_count_bins(p, n_bins, weight)
+    n = np.bincount(bins, weight, len(edges) - 1)
+    used = n > 0
+    given, hits = (np.bincount(bins, weight * part, len(edges) - 1)[used] / n[used] for part in (p, outcome))
+    # Sums of weights may leave a share by 1e-16 outside of what shares can be.
+    hits = np.clip(hits, 0.0, 1.0)
+    low, high = wilson_interval(hits, n[used], level)
+    return ReliabilityCurve(given, hits, low, high, n[used], edges[:-1][used], edges[1:][used])
+
+
+def wilson_interval(share: Any, n: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    r"""The interval of a share of n rows: :math:`(p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}) / (1 + z^2/n)`.
+
+    It contains the values that a test of the share would not reject, and stays within [0, 1] where few rows, or
+    none of them, count.
+
+    Parameters
+    ----------
+    share : array or float
+        Between 0 and 1.
+    n : array or float
+        How many rows it is a share of.
+    level : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    low, high : arrays
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(0.0, 10)
+    >>> float(low), round(float(high), 3)
+    (0.0, 0.278)
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
+    share, n = np.asarray(share, dtype=float), np.asarray(n, dtype=float)
+    z = ndtri((1 + level) / 2)
+    center = share + z**2 / (2 * n)
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    scale = 1 + z**2 / n
+    # Rounding may put an end on the wrong side of its share by 1e-17.
+    return np.clip((center - half) / scale, 0.0, share), np.clip((center + half) / scale, share, 1.0)
+
+
+# Rows and bins -----------------------------------------------------------------------------------
+
+
+def outcomes(y_true: Any, proba: Any, pos_label: Any = None, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each row is of the class, as 0 and 1, and the probability that it was given.
 
     >>> outcomes(["no", "yes"], [[0.75, 0.25], [0.5, 0.5]])
     (array([0., 1.]), array([0.25, 0.5 ]))
     """
-    y, p = column_or_1d(y_true), _second_column(proba)
+    y, p = column_or_1d(y_true), np.asarray(proba, dtype=float)
+    if p.ndim == 2 and p.shape[1] > 2:
+        p = p[:, _column_of(pos_label, _classes_of(y, p, classes))]
+    else:
+        pos_label = _second_class(y, pos_label)
+        p = p[:, 1] if p.ndim == 2 and p.shape[1] == 2 else p
+    if p.ndim != 1:
+        raise ValueError(f"proba must have shape (n,), (n, 2) or (n, n_classes), got {p.shape}.")
+    if not np.all((p >= 0) & (p <= 1)):  # also false for NaN
+        raise ValueError("proba must hold numbers between 0 and 1.")
     check_consistent_length(y, p)
-    return (y == _second_class(y, pos_label)).astype(float), p
+    return (y == pos_label).astype(float), p
 
 
 def equal_width_bins(p: np.ndarray, n_bins: int) -> np.ndarray:
@@ -84,15 +225,40 @@ def equal_width_bins(p: np.ndarray, n_bins: int) -> np.ndarray:
     return np.minimum((p * n_bins).astype(int), n_bins - 1)
 
 
-def _second_column(proba: Any) -> np.ndarray:
-    p = np.asarray(proba, dtype=float)
-    if p.ndim == 2 and p.shape[1] == 2:
-        p = p[:, 1]
-    if p.ndim != 1:
-        raise ValueError(f"proba must have shape (n,) or (n, 2), got {p.shape}.")
-    if not np.all((p >= 0) & (p <= 1)):  # also false for NaN
-        raise ValueError("proba must hold numbers between 0 and 1.")
-    return p
+def _equal_count_bins(p: np.ndarray, n_bins: int, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bin of each probability, closed on the right, and the edges of bins of about the same weight."""
+    positive_integer("n_bins", n_bins)
+    values, place = np.unique(p, return_inverse=True)
+    total = np.cumsum(np.bincount(place, weight))
+    # The value at which each share of the weight is reached; by a hair less, for a third of 3 is not quite 1.
+    reached = np.searchsorted(total, total[-1] * (np.arange(1, n_bins) / n_bins) * (1 - 1e-12))
+    inner = np.unique(values[reached])
+    inner = inner[inner < values[-1]]
+    return np.searchsorted(inner, p), np.concatenate([values[:1], inner, values[-1:]])
+
+
+def _some_weight(sample_weight: Any, n_rows: int) -> np.ndarray:
+    weight = check_weights(sample_weight, n_rows)
+    if not weight.any():
+        raise ValueError("All weights are zero: at least one row needs a positive weight.")
+    return weight
+
+
+def _classes_of(y: np.ndarray, p: np.ndarray, classes: Any) -> list[Any]:
+    """The classes of the columns of many probabilities."""
+    labels = (np.unique(y) if classes is None else np.asarray(classes)).tolist()
+    if len(labels) == p.shape[1]:
+        return labels
+    found = f"y_true holds {len(labels)} classes" if classes is None else f"classes has {len(labels)} entries"
+    raise ValueError(f"proba has shape {p.shape}, but {found}; give classes=, a label for each of its columns.")
+
+
+def _column_of(pos_label: Any, labels: list[Any]) -> int:
+    if pos_label is None:
+        raise ValueError(f"proba has {len(labels)} columns; say which class is meant with pos_label=, one of {labels}.")
+    if pos_label not in labels:
+        raise ValueError(f"pos_label={pos_label!r} is not one of the classes {labels}.")
+    return labels.index(pos_label)
 
 
 def _second_class(y: np.ndarray, pos_label: Any) -> Any:
@@ -100,7 +266,9 @@ def _second_class(y: np.ndarray, pos_label: Any) -> Any:
         return pos_label
     labels = np.unique(y)
     if len(labels) > 2:
-        raise ValueError(f"y_true must hold two classes, got {len(labels)}.")
+        raise ValueError(
+            f"y_true must hold two classes, got {len(labels)}; say with pos_label= which of them proba is about."
+        )
     if y.dtype.kind in "bif" and set(labels.tolist()) <= {-1, 0, 1}:
         return 1
     if len(labels) < 2:

@@ -1,0 +1,237 @@
+"""How a fit went: its objective from pass to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..validation import one_of
+from .models import fitted_inside
+from .style import FAINT, FILLS, MARKS, UNSURE, label_of, legend, new_axes, next_look, open_frame
+
+AXES = ("pass", "seconds")
+#: What the numbers of a phase are; in all but the first two they are no bounds.
+_QUANTITIES = {
+    "passes": "bound",
+    "minibatches": "bound, estimated",
+    "particles": "mean log-density of particles",
+    "warm-up": "mean log-likelihood of draws",
+    "draws": "mean log-likelihood of draws",
+}
+#: Share of the steps whose objectives may lie below the picture, the first ones being far from all others; and how much
+#: room there is below the others, as a share of their range.
+_FIRST, _ROOM = 0.15, 0.3
+#: Lines of more steps are drawn without markers.
+_MARKED = 60
+_REFUSED = "softmargin-refused"
+
+
+class Phase(NamedTuple):
+    """A stretch of a fit: what its numbers are, and where it begins and ends in the history."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class BoundHistoryDisplay:
+    """The objective of a fit over its passes, or over time.
+
+    The line goes through the steps that were taken.  Crosses are steps that were tried and refused, because they
+    would have lowered the bound; those far below are marked on the lower edge.  The dashed line is ``bound_``.  Where
+    a fit has phases, their names stand above:
+
+    - steps on minibatches, whose objectives are estimates, before one pass over all rows that ends the fit;
+    - of `BayesianKernelMachine`, passes, and then steps of the particles, whose mean log-density is another number than
+      the bound, with an axis of its own on the right;
+    - of ``inference="gibbs"``, the warm-up and the draws, with their mean log-likelihood.
+
+    Make one with `from_estimator`.
+
+    Parameters
+    ----------
+    seconds, objective : arrays of shape (n_passes,)
+        Since the start, and what was reached; NaN where a step had no objective at all.
+    accepted : array of shape (n_passes,)
+        Whether the step was taken.
+    bound : float, optional
+        Where the fit ended.
+    phases : sequence of `Phase`
+        In order, covering the history.
+    name : str, optional
+        For the legend.
+
+    Attributes
+    ----------
+    ax_, figure_ : where it was drawn
+    lines_ : list of the lines of the phases
+    refused_ : the crosses of steps that were refused, or None
+    right_ax_ : the axes of the particles' log-density beside a bound, or None
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from softmargin import BayesianSVC
+    >>> from softmargin.plot import BoundHistoryDisplay
+    >>> model = BayesianSVC(random_state=0).fit(*load_breast_cancer(return_X_y=True))
+    >>> display = BoundHistoryDisplay.from_estimator(model)
+    >>> len(display.objective) == model.n_iter_, bool(display.objective.max() == model.bound_)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        seconds: np.ndarray,
+        objective: np.ndarray,
+        accepted: np.ndarray,
+        bound: float | None = None,
+        phases: Sequence[Phase] = (),
+        name: str | None = None,
+    ) -> None:
+        self.seconds, self.objective, self.accepted = seconds, objective, accepted
+        self.bound, self.name = bound, name
+        self.phases = list(phases) or [Phase("passes", 0, len(objective))]
+
+    @classmethod
+    def from_estimator(
+        cls, model: Any, *, name: str | None = None, ax: Any = None, **options: Any
+    ) -> BoundHistoryDisplay:
+        """Draws the ``history_`` of a fitted classifier of this package.
+
+        Parameters
+        ----------
+        model : classifier, or a pipeline that ends in one
+        name : str, optional
+            For the legend, where several share axes.
+        ax : matplotlib axes, optional
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        BoundHistoryDisplay
+        """
+        check_is_fitted(model)
+        inside = fitted_inside(model)
+        history = getattr(inside, "history_", None)
+        kind = type(inside).__name__
+        if history is None or any("objective" not in entry for entry in history):
+            raise ValueError(f"{kind} keeps no history of its objective; classifiers of softmargin do.")
+        if not history:
+            raise ValueError(f"The history of this {kind} is empty: its fit made no passes.")
+        display = cls(
+            seconds=np.array([entry["seconds"] for entry in history]),
+            objective=np.array([entry["objective"] for entry in history], dtype=float),
+            accepted=np.array([entry.get("accepted", True) for entry in history]),
+            bound=getattr(inside, "bound_", None),
+            phases=_phases(inside, history),
+            name=name,
+        )
+        return display.plot(ax=ax, **options)
+
+    def plot(self, ax: Any = None, *, axis: str = "pass", **line: Any) -> BoundHistoryDisplay:
+        """Draws the history.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            By default a new figure's.
+        axis : {"pass", "seconds"}
+            What runs to the right.  Time includes all that a fit does before its first pass, as tuning the kernel.
+        **line
+            Of the line, as in `matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        BoundHistoryDisplay
+            Itself.
+        """
+        one_of("axis", axis, AXES)
+        self.ax_ = ax = new_axes() if ax is None else ax
+        self.figure_ = ax.figure
+        x = self.seconds if axis == "seconds" else np.arange(1.0, len(self.objective) + 1)
+        style = next_look(ax) | {"linewidth": 1.4}
+        name = {} if self.name is None else {"label": label_of(self.name)}
+        self.lines_, self.right_ax_ = [], None
+        for phase in self.phases:
+            self.lines_.append(self._draw_phase(phase, x, style | (name if not self.lines_ else {}) | line))
+        self._limit()
+        self.refused_ = self._draw_refused(x)
+        if self.bound is not None and self.phases[0].name in ("passes", "minibatches"):
+            style = {"color": self.lines_[0].get_color(), "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
+            ax.axhline(self.bound, **style)
+        self._name_phases(x)
+        ax.set(xlabel="seconds" if axis == "seconds" else "pass", ylabel=_QUANTITIES[self.phases[0].name])
+        open_frame(ax)
+        legend(ax, loc="lower right")
+        return self
+
+    def _taken(self, phase: Phase) -> np.ndarray:
+        """The places of steps that were taken."""
+        part = np.arange(phase.start, phase.stop)
+        return part[self.accepted[part] & np.isfinite(self.objective[part])]
+
+    def _draw_phase(self, phase: Phase, x: np.ndarray, style: dict[str, Any]) -> Any:
+        ax, at = self.ax_, self._taken(phase)
+        if _QUANTITIES[phase.name] != _QUANTITIES[self.phases[0].name]:
+            self.right_ax_ = ax = self.ax_.twinx()
+            ax.set_ylabel(_QUANTITIES[phase.name], color=MARKS[1])
+            ax.tick_params(axis="y", colors=MARKS[1])
+            ax.spines[["top", "left"]].set_visible(False)
+            style = style | {"color": FILLS[1], "marker": "s", "gid": None}
+        style = style | {"markersize": 3.5 if len(at) <= _MARKED else 0, "linestyle": "-"}
+        return ax.plot(x[at], self.objective[at], **style)[0]
+
+    def _limit(self) -> None:
+        """Leaves out what lies far below: of a fit that begins at -4000 and ends at -75, the end is what matters."""
+        values = self.objective[self._taken(self.phases[0])]
+        if len(values) < 2:
+            return
+        rest = values[int(_FIRST * len(values)) :]
+        low = max(values.min(), rest.min() - _ROOM * np.ptp(rest))
+        before = [line.get_ydata().min() for line in self.ax_.lines if line.get_gid() and line is not self.lines_[0]]
+        low = min([low, self.ax_.get_ylim()[0]]) if before else low
+        self.ax_.set_ylim(bottom=low - 0.04 * (values.max() - low))
+
+    def _draw_refused(self, x: np.ndarray) -> Any:
+        """Steps that were tried: where they led, or on the lower edge if that is far below."""
+        phase = self.phases[0]
+        at = np.setdiff1d(np.arange(phase.start, phase.stop), self._taken(phase))
+        if not len(at):
+            return None
+        bottom, there = self.ax_.get_ylim()[0], [c.get_gid() for c in self.ax_.collections]
+        values = np.fmax(self.objective[at], bottom)
+        word = {} if _REFUSED in there else {"label": "refused"}
+        return self.ax_.scatter(
+            x[at], values, marker="x", s=18, color=FAINT, linewidths=1, clip_on=False, gid=_REFUSED, **word
+        )
+
+    def _name_phases(self, x: np.ndarray) -> None:
+        if [phase.name for phase in self.phases] == ["passes"]:
+            return
+        where = {"transform": self.ax_.get_xaxis_transform(), "va": "bottom", "fontsize": "small", "color": FAINT}
+        for number, phase in enumerate(self.phases):
+            left, right = x[phase.start], x[phase.stop - 1]
+            if number % 2:
+                self.ax_.axvspan(left, right, color=UNSURE, alpha=0.25, linewidth=0, zorder=0)
+            self.ax_.text((left + right) / 2, 1.01, phase.name, ha="center", **where)
+
+
+def _phases(model: Any, history: Sequence[dict[str, Any]]) -> list[Phase]:
+    """What is known of the way of a fit, from what the model keeps of it."""
+    n = len(history)
+    if getattr(model, "draws_", None) is not None:
+        split, words = max(0, n - model.thin * model.n_draws), ("warm-up", "draws")
+    elif getattr(model, "particles_", None) is not None:
+        # Passes end where the bound is; the later batches of a stream have particles only.
+        ends = [place + 1 for place, entry in enumerate(history) if entry["objective"] == model.bound_]
+        split, words = (ends[-1] if ends else 0), ("passes", "particles")
+    else:
+        split, words = n, ("minibatches" if getattr(model, "stop_reason_", "") == "polished" else "passes", "")
+    parts = Phase(words[0], 0, split), Phase(words[1], split, n)
+    return [phase for phase in parts if phase.stop > phase.start]

@@ -1,0 +1,85 @@
+"""What is inside a model: the classifier that ends a pipeline, the rows that it sees, and how its columns are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+
+def fitted_inside(model: Any) -> Any:
+    """The classifier inside fitted pipelines, searches and classifiers of tables.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from softmargin import BayesianLinearSVC
+    >>> type(fitted_inside(make_pipeline(StandardScaler(), BayesianLinearSVC()).fit([[0.0], [1.0]], [0, 1]))).__name__
+    'BayesianLinearSVC'
+    """
+    check_is_fitted(model)
+    if isinstance(model, Pipeline):
+        return fitted_inside(model[-1])
+    for name in ("best_estimator_", "classifier_"):
+        if hasattr(model, name):
+            return fitted_inside(getattr(model, name))
+    return model
+
+
+def seen_inside(model: Any, X: Any) -> Any:
+    """Rows as the classifier inside sees them."""
+    if isinstance(model, Pipeline):
+        return seen_inside(model[-1], model[:-1].transform(X) if len(model) > 1 else X)
+    if hasattr(model, "best_estimator_"):
+        return seen_inside(model.best_estimator_, X)
+    if hasattr(model, "classifier_"):
+        return seen_inside(model.classifier_, model.transform(X) if hasattr(model, "transform") else X)
+    return X
+
+
+def column_names(model: Any, names: Any, n_columns: int) -> list[str]:
+    """The names of the columns that the classifier inside sees: those given, those it knows, or x0, x1, ..."""
+    if names is None:
+        names = _known_names(model)
+    if names is None:
+        return [f"x{index}" for index in range(n_columns)]
+    if len(names) != n_columns:
+        raise ValueError(f"names must have an entry for each of the {n_columns} columns of the model, got {len(names)}.")
+    return [str(name) for name in names]
+
+
+def _known_names(model: Any) -> Any:
+    inside = fitted_inside(model)
+    for name in ("fixed_names_", "feature_names_in_"):
+        if hasattr(inside, name):
+            return getattr(inside, name)
+    if hasattr(model, "best_estimator_"):
+        return _known_names(model.best_estimator_)
+    if isinstance(model, Pipeline) and len(model) > 1 and inside is model[-1]:
+        try:
+            return model[:-1].get_feature_names_out()
+        except (AttributeError, ValueError):  # a step that does not say
+            return None
+    return None
+
+
+def class_places(model: Any, label: Any, n_sets: int) -> tuple[list[int], list[Any] | None]:
+    """Which of several sets of coefficients to show, and their classes: that of a label, or all; None for one set."""
+    classes = np.asarray(model.classes_).tolist()
+    if n_sets == 1:
+        if label is not None:
+            raise ValueError(f"label is for more than two classes; of two, coefficients speak for {classes[-1]!r}.")
+        return [0], None
+    if label is None:
+        return list(range(n_sets)), classes
+    if label not in classes:
+        raise ValueError(f"label={label!r} is not one of the classes {classes}.")
+    return [classes.index(label)], [label]
+
+
+def shortest_list(n_columns: int, top: int | None) -> int:
+    """How many of the columns are shown."""
+    if top is not None and (not isinstance(top, (int, np.integer)) or isinstance(top, bool) or top < 1):
+        raise ValueError(f"top must be an integer >= 1, or None for all, got {top!r}.")
+    return n_columns if top is None else min(int(top), n_columns)

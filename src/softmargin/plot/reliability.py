@@ -1,0 +1,213 @@
+"""Whether probabilities come true as often as they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..metrics import ReliabilityCurve, reliability_curve
+from .style import FAINT, INK, label_of, legend, new_axes, next_look, once, open_frame, plain
+
+#: Names of what several curves on the same axes share: the diagonal, and the axes of the histogram.
+_DIAGONAL, _COUNTS = "softmargin-diagonal", "softmargin-counts"
+#: Where the histogram stands, in units of the axes that it stands on.
+_ABOVE = (0.0, 1.03, 1.0, 0.16)
+
+
+class ReliabilityDisplay:
+    """How often a class came true among rows that were given about the same probability of it.
+
+    The band holds the Wilson intervals of the frequencies, bin by bin; the diagonal is perfect calibration, and leaves
+    the band in about one bin of twenty even for perfect probabilities.  Above stands how many rows each bin has.
+
+    Make one with `from_estimator` or `from_predictions`; with ``ax=display.ax_`` a second one joins the first.
+
+    Parameters
+    ----------
+    curve : ReliabilityCurve
+        What `softmargin.metrics.reliability_curve` found.
+    name : str, optional
+        Of the model, for the legend.
+    label : optional
+        The class, for the axis.
+
+    Attributes
+    ----------
+    probability, frequency, lower, upper, weight : arrays of shape (n_bins_in_use,)
+        The numbers of the curve.
+    ax_, figure_ : where it was drawn
+    counts_ax_ : the axes of the histogram above; None without
+    line_, band_ : the curve, and its intervals
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> from softmargin.plot import ReliabilityDisplay
+    >>> display = ReliabilityDisplay.from_predictions([0, 0, 0, 1], [0.1, 0.1, 0.3, 0.9], n_bins=2)
+    >>> display.frequency, display.upper.round(2), display.weight
+    (array([0., 1.]), array([0.56, 1.  ]), array([3., 1.]))
+
+    Two models on the same axes:
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from softmargin import BayesianLinearSVC, BayesianSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> ax = None
+    >>> for model in (BayesianSVC(random_state=0), BayesianLinearSVC()):
+    ...     display = ReliabilityDisplay.from_estimator(model.fit(X[:300], y[:300]), X[300:], y[300:], ax=ax)
+    ...     ax = display.ax_
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['BayesianSVC', 'BayesianLinearSVC']
+    """
+
+    def __init__(self, *, curve: ReliabilityCurve, name: str | None = None, label: Any = None) -> None:
+        self.curve, self.name, self.label = curve, name, label
+        self.probability, self.frequency = curve.probability, curve.frequency
+        self.lower, self.upper, self.weight = curve.low, curve.high, curve.weight
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        y: Any,
+        *,
+        pos_label: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        n_bins: int = 10,
+        strategy: str = "uniform",
+        level: float = 0.95,
+        sample_weight: Any = None,
+        **options: Any,
+    ) -> ReliabilityDisplay:
+        """Draws the curve of a fitted classifier on rows that it should not have seen.
+
+        Parameters
+        ----------
+        model : classifier with ``predict_proba``
+        X : rows, as the model takes them
+        y : sequence of n labels
+        pos_label : label, optional
+            The class; by default the second of two.  Of more it must be given, and stands against all others.
+        name : str, optional
+            For the legend; by default that of the model's type.
+        ax : matplotlib axes, optional
+        n_bins, strategy, level, sample_weight
+            As in `softmargin.metrics.reliability_curve`.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        check_is_fitted(model)
+        kind = type(model).__name__
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(f"A reliability curve needs predict_proba, which {kind} does not have.")
+        classes = np.asarray(model.classes_).tolist()
+        if pos_label is None and len(classes) > 2:
+            raise ValueError(f"This {kind} knows {len(classes)} classes; say which with pos_label=, one of {classes}.")
+        label = classes[1] if pos_label is None else pos_label
+        if label not in classes:
+            raise ValueError(f"pos_label={label!r} is not one of the classes {classes}.")
+        proba = np.asarray(model.predict_proba(X))[:, classes.index(label)]
+        binned = {"n_bins": n_bins, "strategy": strategy, "level": level, "sample_weight": sample_weight}
+        curve = reliability_curve(y, proba, pos_label=label, **binned)
+        return cls(curve=curve, name=kind if name is None else name, label=label).plot(ax=ax, **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        proba: Any,
+        *,
+        pos_label: Any = None,
+        classes: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        n_bins: int = 10,
+        strategy: str = "uniform",
+        level: float = 0.95,
+        sample_weight: Any = None,
+        **options: Any,
+    ) -> ReliabilityDisplay:
+        """Draws how often a class came true against the probabilities that it was given.
+
+        Parameters
+        ----------
+        y_true : sequence of n labels
+        proba : array of shape (n,), (n, 2) or (n, n_classes)
+            The probability of the class, or what ``predict_proba`` returns.
+        pos_label, classes, n_bins, strategy, level, sample_weight
+            As in `softmargin.metrics.reliability_curve`.
+        name : str, optional
+            For the legend.
+        ax : matplotlib axes, optional
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        binned = {"n_bins": n_bins, "strategy": strategy, "level": level, "sample_weight": sample_weight}
+        curve = reliability_curve(y_true, proba, pos_label=pos_label, classes=classes, **binned)
+        return cls(curve=curve, name=name, label=pos_label).plot(ax=ax, **options)
+
+    def plot(self, ax: Any = None, *, counts: bool = True, **line: Any) -> ReliabilityDisplay:
+        """Draws the curve with its band, and the histogram of the rows.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            By default a new figure's.
+        counts : bool
+            Whether to draw the histogram above the axes.
+        **line
+            Of the curve, as in `matplotlib.axes.Axes.plot`; a ``color`` holds for all.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            Itself.
+        """
+        self.ax_ = ax = new_axes(figsize=(4.8, 5.2)) if ax is None else ax
+        self.figure_ = ax.figure
+        once(ax, _DIAGONAL, lambda: ax.plot([0, 1], [0, 1], color=INK, linewidth=0.8, zorder=1)[0])
+        style = next_look(ax) | {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6, "clip_on": False}
+        name = {} if self.name is None else {"label": label_of(self.name)}
+        (self.line_,) = ax.plot(self.probability, self.frequency, **(style | name | line))
+        colour = self.line_.get_color()
+        self.band_ = ax.fill_between(
+            self.probability, self.lower, self.upper, color=colour, alpha=0.18, linewidth=0, zorder=0.9
+        )
+        # A band of one bin has no width: whiskers say the same for single bins.
+        ax.vlines(self.probability, self.lower, self.upper, color=colour, linewidth=0.8, alpha=0.5)
+        of = "" if self.label is None else f" to {plain(self.label)}"
+        ax.set(xlabel=f"probability given{of}", ylabel="frequency found", xlim=(0, 1), ylim=(0, 1))
+        ax.set_box_aspect(1)
+        open_frame(ax)
+        self.counts_ax_ = self._draw_counts(colour) if counts else None
+        legend(ax, loc="upper left")
+        return self
+
+    def _draw_counts(self, colour: Any) -> Any:
+        """Outlines, so that those of several models can be seen through each other."""
+        above = next((child for child in self.ax_.child_axes if child.get_gid() == _COUNTS), None)
+        if above is None:
+            above = self.ax_.inset_axes(_ABOVE, sharex=self.ax_)
+            above.set_gid(_COUNTS)
+            above.spines[["top", "right", "left"]].set_visible(False)
+            above.tick_params(axis="x", labelbottom=False, length=0)
+            above.tick_params(axis="y", labelsize="x-small", colors=FAINT, length=0)
+            above.set_ylabel("rows", fontsize="small")
+        left, right = self.curve.left, self.curve.right
+        # Bins of one value have no width, and are drawn as thin bars.
+        width = np.maximum(right - left, 0.004)
+        above.bar(left, self.weight, width, align="edge", color=colour, alpha=0.35, edgecolor=colour, linewidth=0.8)
+        above.set_ylim(0, max(patch.get_height() for patch in above.patches) * 1.05)
+        return above
