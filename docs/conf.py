@@ -18,24 +18,38 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "benchmarks",
     "mathml",
+    "reference",
+    "repository",
 ]
 exclude_patterns = ["_build"]
 
 # Pages: Markdown that code hosts show as well, with formulas between dollars.
-myst_enable_extensions = ["amsmath", "attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 html_math_renderer = "mathml"
 
-# What docstrings say.
-autosummary_generate = True
+# Docstrings, in the manner of numpydoc; a name between backticks is a link where it leads somewhere.
+default_role = "py:obj"
 napoleon_google_docstring = False
-default_role = "code"
+napoleon_use_param = False  # types are words, in which no names are to be looked for
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autosummary_generate = False
+nitpicky = True
+# Names of other packages and of inner parts lead nowhere here: all that is public must lead somewhere.
+nitpick_ignore_regex = [("py:.*", r"(?!softmargin\.).*"), ("py:obj", r"softmargin\.(rows|active\.diverse)\b.*")]
 
 html_theme = "furo"
 html_title = "softmargin"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
