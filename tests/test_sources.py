@@ -272,7 +272,7 @@ def test_columns_labels_and_weights_are_chosen_by_name(folder):
 @pytest.mark.parametrize(
     ("source", "error", "words"),
     [
-        (lambda f: chunks.Parquet(f, target="lable"), ValueError, "no column 'lable'; theirs are 'a'"),
+        (lambda f: chunks.Parquet(f, target="lable"), ValueError, "no column 'lable': did you mean 'label'"),
         (lambda f: chunks.Parquet(f, target="label"), ValueError, "'text' is not numeric"),
         (lambda f: chunks.Parquet(f, columns=["a"]), ValueError, "without labels"),
         (lambda f: chunks.Parquet(f"{f}/*.csv", target="y"), FileNotFoundError, "No file matches"),

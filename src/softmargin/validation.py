@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,6 +14,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 _NAMES_SHOWN = 5
+#: Names that are shown where none is near.
+_NAMES_OFFERED = 12
+
+
+def meant(name: Any, names: Iterable[Any]) -> str:
+    """What somebody who wrote ``name`` may have meant, as the end of a sentence; all names where none is near.
+
+    >>> meant("lenght", ["length", "width"])
+    "did you mean 'length'?"
+    >>> meant("colour", ["length", "width"])
+    "there are 'length', 'width'."
+    """
+    names = list(map(str, names))
+    folded = {other.casefold(): other for other in names}
+    near = [folded[other] for other in difflib.get_close_matches(str(name).casefold(), folded, n=3)]
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    more = f" and {len(names) - _NAMES_OFFERED} more" if len(names) > _NAMES_OFFERED else ""
+    return f"there are {', '.join(map(repr, names[:_NAMES_OFFERED]))}{more}." if names else "there is nothing."
 
 
 # Parameters --------------------------------------------------------------------------------------

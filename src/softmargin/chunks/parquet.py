@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Sequence
-from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..extras import needed
+from ..validation import meant
+from .files import agreed_schema, arrow, arrow_dataset, empty_entries, kind_of, located, unreadable
 from .sources import BATCH_ROWS, Batch
 
 #: Batches and files that are read ahead: Arrow's own choice takes gigabytes.
@@ -32,7 +30,12 @@ class Parquet:
     batch_rows : int
         Most rows that are unpacked at once.
     format : str
-        Of the files, as `pyarrow.dataset.dataset` calls it.
+        Of the files, as `pyarrow.dataset.dataset` calls it; by default their suffixes tell (``.parquet``, ``.feather``,
+        ``.arrow``, ``.ipc``, ``.csv``, ``.csv.gz``), and those without a known one are taken for Parquet.
+
+    Notes
+    -----
+    All files must have the columns that are read.  Where their types differ, numbers are read in the widest of them.
 
     Examples
     --------
@@ -56,7 +59,7 @@ class Parquet:
         columns: Sequence[str] | None = None,
         weight: str | None = None,
         batch_rows: int = BATCH_ROWS,
-        format: str = "parquet",  # noqa: A002
+        format: str = "auto",  # noqa: A002
     ) -> None:
         for name, value in (("target", target), ("weight", weight)):
             if value is not None and not isinstance(value, str):
@@ -65,41 +68,61 @@ class Parquet:
                     f"from them, go through batches: chunks.Batches."
                 )
         self.target, self.weight, self.batch_rows, self.format = target, weight, batch_rows, format
-        self.path = path
+        self.path: Any = path
+        self._schema: Any = None
         names = self.dataset.schema.names
         used = [name for name in names if name not in (target, weight)] if columns is None else list(columns)
         self.columns = tuple(used)
         if target in used or len(set(used)) < len(used) or not used or isinstance(columns, str):
             raise ValueError(f"columns must be a list of different columns without the target, got {columns!r}.")
-        missing = [name for name in (*used, target, weight) if name is not None and name not in names]
+        missing = [name for name in self._wanted if name not in names]
         if missing:
-            raise ValueError(
-                f"The files have no column {', '.join(map(repr, missing))}; theirs are {', '.join(map(repr, names))}."
-            )
+            listed = ", ".join(map(repr, missing))
+            raise ValueError(f"The files have no column {listed}: {meant(missing[0], names)}")
+        self._schema = agreed_schema(self.dataset, self._wanted, strict=self._found_here)
+
+    @property
+    def _wanted(self) -> list[str]:
+        """All columns that are read."""
+        return [name for name in dict.fromkeys((*self.columns, self.target, self.weight)) if name is not None]
+
+    @property
+    def _found_here(self) -> bool:
+        """Whether the files are to be looked for, and not a dataset already."""
+        return not isinstance(self.path, arrow_dataset().Dataset)
 
     @property
     def dataset(self) -> Any:
         """The files as Arrow sees them."""
-        dataset: Any = needed("pyarrow.dataset", "parquet", "Reading files")
-        if isinstance(self.path, dataset.Dataset):
-            return self.path
-        return dataset.dataset(_files(self.path), format=self.format)
+        dataset = arrow_dataset()
+        if self._found_here:
+            files = located(self.path)
+            kind = kind_of(files) if self.format == "auto" else self.format
+            return dataset.dataset(files, format=kind, schema=self._schema)
+        given, schema = self.path, self._schema
+        as_given = schema is None or all(given.schema.field(field.name).type == field.type for field in schema)
+        if as_given or not isinstance(given, dataset.FileSystemDataset):
+            return given
+        return dataset.FileSystemDataset(list(given.get_fragments()), schema, given.format, given.filesystem)
 
     def only(self, columns: Sequence[str]) -> Parquet:
         """The same files by some columns, for predictions."""
         return Parquet(self.path, columns=columns, batch_rows=self.batch_rows, format=self.format)
 
     def items(self) -> Iterator[Any]:
-        wanted = [name for name in dict.fromkeys((*self.columns, self.target, self.weight)) if name is not None]
-        return self.dataset.to_batches(
-            columns=wanted,
+        read = self.dataset.to_batches(
+            columns=self._wanted,
             batch_size=self.batch_rows,
             batch_readahead=_BATCHES_AHEAD,
             fragment_readahead=_FILES_AHEAD,
         )
+        try:
+            yield from read
+        except arrow().ArrowInvalid as error:
+            raise ValueError(unreadable(self.dataset, self._wanted, error)) from error
 
     def unpack(self, item: Any, frames: bool = False) -> Batch:
-        y, weight = (None if name is None else _values(item.column(name)) for name in (self.target, self.weight))
+        y, weight = (None if name is None else self._complete(item, name) for name in (self.target, self.weight))
         if frames:
             return Batch(item.select(list(self.columns)).to_pandas(), y, weight)
         parts = [_numbers(name, item.column(name)) for name in self.columns]
@@ -109,31 +132,22 @@ class Parquet:
             X[:, index] = part
         return Batch(X, y, weight, self.columns)
 
-
-def _files(path: Any) -> Any:
-    """Paths, patterns resolved."""
-    if not isinstance(path, (str, PathLike)):
-        each = (_files(one) for one in path)
-        return [one for found in each for one in (found if isinstance(found, list) else [found])]
-    path = fspath(path)
-    if not glob.has_magic(path) or Path(path).exists():
-        return path
-    found = sorted(glob.glob(path, recursive=True))
-    if not found:
-        raise FileNotFoundError(f"No file matches {path!r}.")
-    return found
-
-
-def _values(column: Any) -> np.ndarray:
-    """Labels or weights as an array."""
-    values = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
-    if values.null_count:
-        raise ValueError(f"A column of labels or weights has {values.null_count} empty entries; drop such rows first.")
-    return values.to_numpy(zero_copy_only=False)
+    def _complete(self, item: Any, name: str) -> np.ndarray:
+        """Labels or weights as an array."""
+        column = item.column(name)
+        values = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+        if values.null_count:
+            what = "labels" if name == self.target else "weights"
+            raise ValueError(
+                f"Column {name!r} holds the {what}, and has {empty_entries(self.dataset, name)}: drop such rows."
+            )
+        return values.to_numpy(zero_copy_only=False)
 
 
 def _numbers(name: str, column: Any) -> np.ndarray:
     """A column as numbers; what is empty is NaN."""
+    if column.null_count and column.type == arrow().bool_():
+        column = column.cast("int8")  # or it would come as objects
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "fiub":
         raise ValueError(
