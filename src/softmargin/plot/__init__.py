@@ -19,8 +19,23 @@ share axes.  The ROC curve of a classifier is `sklearn.metrics.RocCurveDisplay`.
 Needs matplotlib: ``pip install "softmargin[cli]"``.
 """
 
+from .coefficients import CoefficientDisplay, InclusionDisplay
+from .detection import DetectionDisplay
+from .effects import RandomEffectsDisplay
 from .history import BoundHistoryDisplay
+from .learning import LearningCurveDisplay
+from .relevance import RelevanceDisplay
 from .reliability import ReliabilityDisplay
 from .surface import DecisionSurfaceDisplay
 
-__all__ = ["BoundHistoryDisplay", "DecisionSurfaceDisplay", "ReliabilityDisplay"]
+__all__ = [
+    "BoundHistoryDisplay",
+    "CoefficientDisplay",
+    "DecisionSurfaceDisplay",
+    "DetectionDisplay",
+    "InclusionDisplay",
+    "LearningCurveDisplay",
+    "RandomEffectsDisplay",
+    "RelevanceDisplay",
+    "ReliabilityDisplay",
+]

@@ -13,10 +13,11 @@ from .models import fitted_inside
 from .style import FAINT, FILLS, MARKS, UNSURE, label_of, legend, new_axes, next_look, open_frame
 
 AXES = ("pass", "seconds")
-#: What the numbers of a phase are; in all but the first two they are no bounds.
+#: Phases whose numbers are bounds, and what those of others are.
+_BOUNDS = ("passes", "minibatches")
 _QUANTITIES = {
     "passes": "bound",
-    "minibatches": "bound, estimated",
+    "minibatches": "bound",
     "particles": "mean log-density of particles",
     "warm-up": "mean log-likelihood of draws",
     "draws": "mean log-likelihood of draws",
@@ -162,13 +163,15 @@ class BoundHistoryDisplay:
             self.lines_.append(self._draw_phase(phase, x, style | (name if not self.lines_ else {}) | line))
         self._limit()
         self.refused_ = self._draw_refused(x)
-        if self.bound is not None and self.phases[0].name in ("passes", "minibatches"):
+        if self.bound is not None and self.phases[0].name in _BOUNDS:
             style = {"color": self.lines_[0].get_color(), "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
             ax.axhline(self.bound, **style)
         self._name_phases(x)
-        ax.set(xlabel="seconds" if axis == "seconds" else "pass", ylabel=_QUANTITIES[self.phases[0].name])
+        ax.set(xlabel="seconds" if axis == "seconds" else "pass", ylabel=_quantity(self.phases[0]))
+        if axis == "pass":
+            ax.xaxis.get_major_locator().set_params(integer=True)
         open_frame(ax)
-        legend(ax, loc="lower right")
+        legend(ax)
         return self
 
     def _taken(self, phase: Phase) -> np.ndarray:
@@ -178,9 +181,9 @@ class BoundHistoryDisplay:
 
     def _draw_phase(self, phase: Phase, x: np.ndarray, style: dict[str, Any]) -> Any:
         ax, at = self.ax_, self._taken(phase)
-        if _QUANTITIES[phase.name] != _QUANTITIES[self.phases[0].name]:
-            self.right_ax_ = ax = self.ax_.twinx()
-            ax.set_ylabel(_QUANTITIES[phase.name], color=MARKS[1])
+        if _quantity(phase) != _quantity(self.phases[0]):
+            self.right_ax_ = ax = self.ax_.twinx() if self.right_ax_ is None else self.right_ax_
+            ax.set_ylabel(_quantity(phase), color=MARKS[1])
             ax.tick_params(axis="y", colors=MARKS[1])
             ax.spines[["top", "left"]].set_visible(False)
             style = style | {"color": FILLS[1], "marker": "s", "gid": None}
@@ -190,13 +193,17 @@ class BoundHistoryDisplay:
     def _limit(self) -> None:
         """Leaves out what lies far below: of a fit that begins at -4000 and ends at -75, the end is what matters."""
         values = self.objective[self._taken(self.phases[0])]
-        if len(values) < 2:
-            return
         rest = values[int(_FIRST * len(values)) :]
-        low = max(values.min(), rest.min() - _ROOM * np.ptp(rest))
-        before = [line.get_ydata().min() for line in self.ax_.lines if line.get_gid() and line is not self.lines_[0]]
-        low = min([low, self.ax_.get_ylim()[0]]) if before else low
-        self.ax_.set_ylim(bottom=low - 0.04 * (values.max() - low))
+        if len(rest) < 2:
+            return
+        low, high = max(values.min(), rest.min() - _ROOM * np.ptp(rest)), values.max()
+        if self.bound is not None and self.phases[0].name in _BOUNDS:
+            low, high = min(low, self.bound), max(high, self.bound)
+        edge = 0.05 * (high - low) or 1.0
+        low, high = low - edge, high + edge
+        if sum(line.get_gid() == self.lines_[0].get_gid() for line in self.ax_.lines) > 1:  # others were here before
+            low, high = min(low, self.ax_.get_ylim()[0]), max(high, self.ax_.get_ylim()[1])
+        self.ax_.set_ylim(low, high)
 
     def _draw_refused(self, x: np.ndarray) -> Any:
         """Steps that were tried: where they led, or on the lower edge if that is far below."""
@@ -222,9 +229,16 @@ class BoundHistoryDisplay:
             self.ax_.text((left + right) / 2, 1.01, phase.name, ha="center", **where)
 
 
+def _quantity(phase: Phase) -> str:
+    return _QUANTITIES.get(phase.name, "bound")
+
+
 def _phases(model: Any, history: Sequence[dict[str, Any]]) -> list[Phase]:
-    """What is known of the way of a fit, from what the model keeps of it."""
+    """What is known of the way of a fit: what its history says, or else what the model keeps of it."""
     n = len(history)
+    if all("phase" in entry for entry in history):
+        starts = [at for at in range(n) if at == 0 or history[at]["phase"] != history[at - 1]["phase"]]
+        return [Phase(history[at]["phase"], at, stop) for at, stop in zip(starts, [*starts[1:], n], strict=True)]
     if getattr(model, "draws_", None) is not None:
         split, words = max(0, n - model.thin * model.n_draws), ("warm-up", "draws")
     elif getattr(model, "particles_", None) is not None:

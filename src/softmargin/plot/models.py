@@ -1,4 +1,4 @@
-"""What is inside a model: the classifier that ends a pipeline, the rows that it sees, and how its columns are called."""
+"""What is inside a model: the classifier that ends a pipeline, the rows it sees, and how its columns are called."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def column_names(model: Any, names: Any, n_columns: int) -> list[str]:
     if names is None:
         return [f"x{index}" for index in range(n_columns)]
     if len(names) != n_columns:
-        raise ValueError(f"names must have an entry for each of the {n_columns} columns of the model, got {len(names)}.")
+        raise ValueError(
+            f"names must have an entry for each of the {n_columns} columns of the model, got {len(names)}."
+        )
     return [str(name) for name in names]
 
 

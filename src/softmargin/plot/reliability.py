@@ -14,6 +14,8 @@ from .style import FAINT, INK, label_of, legend, new_axes, next_look, once, open
 _DIAGONAL, _COUNTS = "softmargin-diagonal", "softmargin-counts"
 #: Where the histogram stands, in units of the axes that it stands on.
 _ABOVE = (0.0, 1.03, 1.0, 0.16)
+#: The least width of a bar.
+_THINNEST = 0.004
 
 
 class ReliabilityDisplay:
@@ -205,9 +207,14 @@ class ReliabilityDisplay:
             above.tick_params(axis="x", labelbottom=False, length=0)
             above.tick_params(axis="y", labelsize="x-small", colors=FAINT, length=0)
             above.set_ylabel("rows", fontsize="small")
-        left, right = self.curve.left, self.curve.right
         # Bins of one value have no width, and are drawn as thin bars.
-        width = np.maximum(right - left, 0.004)
-        above.bar(left, self.weight, width, align="edge", color=colour, alpha=0.35, edgecolor=colour, linewidth=0.8)
+        width = np.maximum(self.curve.right - self.curve.left, _THINNEST)
+        # Areas are rows: of bins that differ in width, heights would mislead.
+        uneven = np.ptp(width) > 1e-9
+        heights = self.weight / width if uneven else self.weight
+        if uneven:
+            above.set_yticks([])
+        outline = {"color": colour, "alpha": 0.35, "edgecolor": colour, "linewidth": 0.8}
+        above.bar(self.curve.left, heights, width, align="edge", **outline)
         above.set_ylim(0, max(patch.get_height() for patch in above.patches) * 1.05)
         return above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ class Slice(NamedTuple):
     def of(cls, model: Any, X: Any, columns: Sequence[int | str], at: Mapping[Any, Any] | None) -> Slice:
         """The slice of a model that was fitted on these columns, or on exactly two of them."""
         is_frame = hasattr(X, "columns")
-        table = X if is_frame else np.asarray(X)
+        table: Any = X if is_frame else np.asarray(X)
         every = list(table.columns) if is_frame else list(range(table.shape[1]))
         two = tuple(_place(column, every, "columns", is_frame) for column in columns)
         if len(two) != 2 or two[0] == two[1]:
@@ -92,7 +93,7 @@ def _used(model: Any, every: list[Any], two: tuple[int, ...], is_frame: bool) ->
         return list(range(n))
     else:
         raise ValueError(
-            f"This {type(model).__name__} was fitted on {n} columns, and X has {len(every)}: give the columns of the fit."
+            f"This {type(model).__name__} was fitted on {n} columns, and X has {len(every)}: give those of the fit."
         )
     absent = [every[place] for place in two if place not in used]
     if absent:
@@ -107,8 +108,7 @@ def _middle(values: np.ndarray) -> Any:
     there = [value for value in values.tolist() if value is not None and value == value]
     if not there:
         return None
-    counts = {value: there.count(value) for value in dict.fromkeys(there)}
-    return max(counts, key=lambda value: counts[value])
+    return Counter(there).most_common(1)[0][0]
 
 
 def _numbers(values: np.ndarray, name: str) -> np.ndarray:

@@ -93,6 +93,6 @@ def listed(ax: Any, names: Sequence[Any], zero: bool = True) -> np.ndarray:
     return heights
 
 
-def list_axes(n_names: int) -> Any:
+def list_axes(n_names: float) -> Any:
     """New axes that are as high as a list of so many names needs."""
     return new_axes(figsize=(6.4, max(2.0, 0.8 + 0.26 * n_names)))

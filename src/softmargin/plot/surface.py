@@ -216,7 +216,11 @@ class DecisionSurfaceDisplay:
             steps, margins = np.linspace(0, 1, max(levels // 2, 1) + 1), self._margins
             self.surface_ = [
                 self.ax_.contourf(
-                    *grid, margins[..., place], steps, cmap=LinearSegmentedColormap.from_list("", [PAPER, fill]), **options
+                    *grid,
+                    margins[..., place],
+                    steps,
+                    cmap=LinearSegmentedColormap.from_list("", [PAPER, fill]),
+                    **options,
                 )
                 for place, fill in enumerate(FILLS[: len(self.classes)])
                 if _crosses(margins[..., place], 0) or (margins[..., place] > 0).all()
