@@ -48,6 +48,8 @@ def test_our_models_never_contradict_themselves(iris):
 class Contrary:
     """Says one thing and means the other."""
 
+    classes_ = np.array([0, 1])
+
     def fit(self, X, y):
         return self
 

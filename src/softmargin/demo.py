@@ -6,25 +6,19 @@ matrices gain nothing from more, and the times are then comparable.
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import datasets
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.model_selection import StratifiedShuffleSplit
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from .estimators import BayesianLinearSVC, BayesianSVC
-from .metrics import expected_calibration_error
-from .monitor import InterruptedFitWarning
+from .comparison import OURS, Maker, Trial, calibrated_svc, trials
+from .estimators import BayesianSVC
+from .evaluation import evaluate
 
 __all__ = ["MEASURES", "MODELS", "Result", "Table", "compare", "contradictions", "draw", "mean_over_tables", "tables"]
 
@@ -63,17 +57,11 @@ class Result(NamedTuple):
     n_tested: int
 
 
-def _calibrated_svc() -> Any:
-    """The rival: a support vector machine with probabilities, as scikit-learn recommends."""
-    options: dict[str, Any] = {"ensemble": False}
-    return make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), **options))
-
-
 #: Makers of the models, all with their default settings.
-MODELS: dict[str, Callable[[], Any]] = {
-    "BayesianSVC": lambda: BayesianSVC(random_state=0),
-    "BayesianLinearSVC": BayesianLinearSVC,
-    "calibrated SVC": _calibrated_svc,
+MODELS: dict[str, Maker] = {
+    "BayesianSVC": OURS["BayesianSVC"],
+    "BayesianLinearSVC": OURS["BayesianLinearSVC"],
+    "calibrated SVC": calibrated_svc,
 }
 
 
@@ -136,53 +124,25 @@ def compare(
     >>> [(result.model, result.n_tested) for result in results]
     [('BayesianSVC', 60), ('BayesianLinearSVC', 60), ('calibrated SVC', 60)]
     """
-    with threadpool_limits(1), warnings.catch_warnings():
-        # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
-        warnings.simplefilter("error", InterruptedFitWarning)
-        try:
-            return [result for table in tables for result in _on_table(table, n_splits, seed, progress)]
-        except InterruptedFitWarning as warning:
-            raise KeyboardInterrupt from warning
+    results = []
+    for table in tables:
+        splits = StratifiedShuffleSplit(n_splits, test_size=_TEST_SHARE, random_state=seed).split(table.X, table.y)
+        found = trials(MODELS, table.X, table.y, splits, partial(progress, table.name))
+        results += [_summary(table.name, name, one) for name, one in found.items()]
+    return results
 
 
-def _on_table(table: Table, n_splits: int, seed: int, progress: Callable[[str], None]) -> Iterator[Result]:
-    splits = list(StratifiedShuffleSplit(n_splits, test_size=_TEST_SHARE, random_state=seed).split(table.X, table.y))
-    runs: dict[str, list[_Run]] = {name: [] for name in MODELS}
-    for train, test in splits:
-        for name, make in MODELS.items():
-            runs[name].append(_run(make(), table, train, test))
-            progress(table.name)
-    return (_summary(table.name, name, found) for name, found in runs.items())
-
-
-class _Run(NamedTuple):
-    """A model on one split: the test rows' labels, predictions and probabilities, and the seconds of ``fit``."""
-
-    y: np.ndarray
-    predicted: np.ndarray
-    proba: np.ndarray
-    seconds: float
-
-
-def _run(model: Any, table: Table, train: np.ndarray, test: np.ndarray) -> _Run:
-    start = time.perf_counter()
-    model.fit(table.X[train], table.y[train])
-    seconds = time.perf_counter() - start
-    return _Run(table.y[test], model.predict(table.X[test]), model.predict_proba(table.X[test]), seconds)
-
-
-def _summary(table: str, model: str, runs: list[_Run]) -> Result:
-    y, predicted, proba = (np.concatenate(parts) for parts in list(zip(*runs, strict=True))[:3])
+def _summary(table: str, model: str, found: Trial) -> Result:
+    # Splits are of one size: the mean over rows is that over splits.
+    measured = evaluate(found.y, found.proba, classes=found.classes, n_bootstrap=1)
     return Result(
         table,
         model,
-        error=float(np.mean(predicted != y)),  # splits are of one size: the mean over rows is that over splits
-        log_loss=float(log_loss(y, proba)),
-        brier=float(brier_score_loss(y, proba[:, 1])),
-        ece=expected_calibration_error(y, proba),
-        seconds=float(np.mean([run.seconds for run in runs])),
-        contradictions=int(np.sum(predicted != proba.argmax(axis=1))),
-        n_tested=len(y),
+        error=float(np.mean(found.predicted != found.y)),  # which need not be that of the probabilities
+        **{name: measured[name].value for name in ("log_loss", "brier", "ece")},
+        seconds=found.seconds,
+        contradictions=found.contradictions,
+        n_tested=len(found.y),
     )
 
 
@@ -242,7 +202,7 @@ def draw(path: str | Path) -> Path:
             _panel(ax, model.fit(X, y), X, y, title)
             for ax, model, title in zip(
                 figure.subplots(1, 2, sharey=True),
-                (BayesianSVC(), _calibrated_svc()),
+                (BayesianSVC(), calibrated_svc()),
                 ("BayesianSVC: the greyer, the less it knows", "SVC with sigmoid calibration"),
                 strict=True,
             )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from .metrics import equal_width_bins
 from .validation import check_weights, positive_integer
 
-__all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate"]
+__all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate", "log_losses"]
 
 #: What is measured, in the order of tables, and how it is called there.
 MEASURES = {
@@ -92,10 +92,10 @@ def evaluate(
                         (`softmargin.metrics.expected_calibration_error`), or of the most probable of more than two
     ==================  ========================================================================================
 
-    Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  They say how
-    much these rows may mislead, not how much another training set would change the model.  Rows are taken to be independent:
-    intervals for repeated measurements of few patients are too narrow.  That of ``ece``, which noise can only raise, lies
-    too high.
+    Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  They
+    say how much these rows may mislead, not how much another training set would change the model.  Rows are taken to
+    be independent: intervals for repeated measurements of few patients are too narrow.  That of ``ece``, which noise
+    can only raise, lies too high.
 
     Parameters
     ----------
@@ -118,7 +118,8 @@ def evaluate(
 
     Examples
     --------
-    >>> found = evaluate(["no", "no", "yes", "yes"], [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]], classes=["no", "yes"])
+    >>> proba = [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]
+    >>> found = evaluate(["no", "no", "yes", "yes"], proba, classes=["no", "yes"])
     >>> found["error"].value, found["auc"].value, round(found["brier"].value, 3)
     (0.25, 1.0, 0.125)
     >>> found["error"].low <= 0.25 <= found["error"].high
@@ -131,10 +132,23 @@ def evaluate(
     if not weight.any():
         raise ValueError("All weights are zero: at least one row needs a positive weight.")
     whole, rng, n = rows.measures(weight), check_random_state(random_state), len(weight)
-    drawn = np.array([rows.measures(weight * np.bincount(rng.randint(n, size=n), minlength=n)) for _ in range(n_bootstrap)])
+    drawn = np.array(
+        [rows.measures(weight * np.bincount(rng.randint(n, size=n), minlength=n)) for _ in range(n_bootstrap)]
+    )
     ends = [_ends(column, level) for column in drawn.T]
     measures = {name: Estimate(float(value), *end) for name, value, end in zip(MEASURES, whole, ends, strict=True)}
     return Evaluation(measures, n, n_bootstrap, level)
+
+
+def log_losses(y_true: Any, proba: Any, classes: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Minus the logarithm of the probability of each row's class, for comparisons row by row.
+
+    Examples
+    --------
+    >>> log_losses([1, 0], [[0.5, 0.5], [1.0, 0.0]], classes=[0, 1]).round(2)
+    array([0.69, 0.  ])
+    """
+    return _Rows.of(y_true, proba, np.asarray(classes)).log_loss
 
 
 def _ends(values: np.ndarray, level: float) -> tuple[float, float]:
@@ -174,7 +188,7 @@ class _Rows(NamedTuple):
         else:
             brier, stated, came = (p**2).sum(axis=1) - own**2 + (1 - own) ** 2, p.max(axis=1), 1 - wrong
         # The smallest probability that counts is that of scikit-learn's log_loss.
-        log_loss = -np.log(np.maximum(own, np.finfo(p.dtype).eps))
+        log_loss = 0.0 - np.log(np.maximum(own, np.finfo(p.dtype).eps))
         columns = [1] if len(classes) == 2 else range(len(classes))
         areas = [_area(p[:, k], codes == k) for k in columns]
         return cls(codes, len(classes), wrong, log_loss, brier, equal_width_bins(stated, _N_BINS), came - stated, areas)
@@ -187,7 +201,7 @@ class _Rows(NamedTuple):
         seen = of_class > 0
         return [
             wrong_of_class.sum() / total,
-            np.mean(wrong_of_class[seen] / of_class[seen]),
+            float(np.mean(wrong_of_class[seen] / of_class[seen])),
             _mean_of_defined([area(weight) for area in self.areas]),
             weight @ self.log_loss / total,
             weight @ self.brier / total,

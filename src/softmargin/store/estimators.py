@@ -16,6 +16,7 @@ from ..estimators.base import BayesianClassifier
 from ..gaussian import Belief, ClassBelief, class_parts
 from ..links import probabilities, settled
 from ..rows import ClasswiseRows, beneath
+from ..tables import TableClassifier
 from .errors import StoreError
 
 #: What predictions go through, large and found again in no time.  In files it is what the model can be asked.
@@ -42,6 +43,8 @@ def made(kind: Any, fields: dict[str, Any]) -> Any:
         raise StoreError(f"{kind.__name__} finds nothing called {strange[0][:40]!r}; do not trust it")
     asked = fields.pop(_VIEW, None)
     vars(model).update(fields)
+    if isinstance(model, TableClassifier) and hasattr(model, "classifier_"):
+        _check_table(model)
     if isinstance(model, BayesianClassifier):
         model._check_parameters()
         if asked is not None:
@@ -154,6 +157,15 @@ def _check_found(model: Any) -> None:
                 _check_arrow(part, beneath(rows).layout)
     if getattr(model, "design_", None) is not None:
         _check_groups(model)
+
+
+def _check_table(model: TableClassifier) -> None:
+    """The encoder must make the columns that the classifier knows."""
+    names, inner = model.encoder_.get_feature_names_out(), model.classifier_
+    known = getattr(inner, "feature_names_in_", None)
+    fits = len(names) == inner.n_features_in_ if known is None else set(known) <= set(names)
+    if not fits or not np.array_equal(model.classes_, inner.classes_):
+        raise StoreError("its encoder is not that of its model; fit it again")
 
 
 def _check_arrow(belief: ArrowBelief, layout: Layout) -> None:

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from .errors import StoreError
 
 #: Rooms whose classes are not stored, some of which need more packages than this one does.
-_ELSEWHERE = ("active", "adversarial", "cli", "demo", "nn", "plot", "store")
+_ELSEWHERE = ("active", "adversarial", "cli", "comparison", "demo", "evaluation", "nn", "plot", "report", "store")
 #: Where two classes have one name, the younger is written by another.
 _RENAMED = {
     "softmargin.adam.Adam": "AdamOfBeliefs",

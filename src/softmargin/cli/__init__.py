@@ -1,0 +1,40 @@
+"""The command ``softmargin``.  It needs the ``cli`` extra, and says so when that is missing.
+
+A file for each command; `app` puts them together, `asking` reads what users name, `showing` is what they see.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+__all__ = ["build", "main"]
+
+_EXTRA = ("typer", "rich", "matplotlib", "pandas")
+_INSTALL = 'The softmargin command needs a few more packages: pip install "softmargin[cli]"'
+
+
+def main() -> None:
+    """Runs the command line."""
+    try:
+        for name in _EXTRA:
+            importlib.import_module(name)
+    except ImportError:
+        print(_INSTALL, file=sys.stderr)
+        raise SystemExit(1) from None
+    build()()
+
+
+def build() -> Any:
+    """The typer application.
+
+    Examples
+    --------
+    >>> from typer.testing import CliRunner
+    >>> CliRunner().invoke(build(), ["--version"]).exit_code
+    0
+    """
+    from .app import application
+
+    return application()

@@ -1,0 +1,5 @@
+"""``python -m softmargin.cli``."""
+
+from . import main
+
+main()

@@ -1,0 +1,76 @@
+"""All commands together."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from ..store import StoreError
+from .compare import compare
+from .demo import demo
+from .evaluate import evaluate
+from .fit import fit
+from .predict import predict
+from .report import report
+from .showing import complain
+
+__all__ = ["application"]
+
+_FAILED, _INTERRUPTED = 1, 130
+_EXITS = "Exit codes: 0 all is well, 1 the data or the model will not do, 2 the command was not understood, 130 Ctrl-C."
+
+
+def application() -> typer.Typer:
+    """The typer application."""
+    app = typer.Typer(
+        add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_EXITS
+    )
+    app.callback(help="Kernel classifiers that know how sure they are.")(softmargin)
+    for command in (demo, fit, predict, evaluate, report, compare):
+        app.command(help=command.__doc__)(_answering(command))
+    return app
+
+
+def softmargin(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=lambda wanted: _show_version(wanted), is_eager=True, help="Show the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"softmargin {__version__}")
+        raise typer.Exit
+
+
+def _answering(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with errors of data and of models told in a sentence."""
+
+    @functools.wraps(command)
+    def answered(*arguments: Any, **options: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: complain(f"Warning: {message}")
+                command(*arguments, **options)
+        except BrokenPipeError:  # whoever reads has had enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            complain("Interrupted.")
+            raise typer.Exit(_INTERRUPTED) from None
+        except (ValueError, OSError, ImportError, StoreError) as error:
+            complain(f"Error: {error}")
+            raise typer.Exit(_FAILED) from None
+
+    return answered

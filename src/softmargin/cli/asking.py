@@ -1,0 +1,160 @@
+"""What users name on the command line: files, columns, models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from ..store import load
+from ..tables import read_table
+from ..tables.files import SUFFIXES
+from ..tables.frames import near
+from .showing import complain, refuse_out
+
+__all__ = [
+    "MODELS",
+    "As_json",
+    "Data",
+    "ModelFile",
+    "Seed",
+    "Target",
+    "Weight",
+    "columns_of",
+    "labelled",
+    "model_and_rows",
+    "names",
+    "out_file",
+]
+
+#: The words of ``--model``.
+MODELS: dict[str, Any] = {
+    "svc": BayesianSVC,
+    "linear": BayesianLinearSVC,
+    "gpc": BayesianGPC,
+    "kernel-machine": BayesianKernelMachine,
+    "mixed": BayesianMixedSVC,
+}
+#: A column of more different labels than this is hardly one of classes; so few always are; and of numbers between,
+#: each needs so many rows.
+_MOST_CLASSES, _FEW_CLASSES, _ROWS_OF_A_CLASS = 200, 10, 10
+
+Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .feather or .arrow.", show_default=False)]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model that `softmargin fit` wrote.", show_default=False)
+]
+Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of labels.", show_default=False)]
+Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="A column of weights.", show_default=False)]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seeds all that is drawn.")]
+As_json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+Categorical = Annotated[
+    str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, whose numbers are names.")
+]
+Drop = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, to leave out.")]
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def column(frame: Any, name: str, what: str) -> Any:
+    """A column by its name."""
+    if name not in frame.columns:
+        raise ValueError(f"The table has no column {name!r} ({what}){near(name, frame.columns)}")
+    return frame[name]
+
+
+def without(frame: Any, drop: str) -> Any:
+    """The table without some columns."""
+    for name in names(drop):
+        column(frame, name, "--drop")
+    return frame.drop(columns=list(names(drop)))
+
+
+def labelled(frame: Any, target: str, weight: str | None) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Rows, labels and weights; rows without a label are left out, and told of."""
+    known = column(frame, target, "--target").notna().to_numpy()
+    if not known.any():
+        raise ValueError(f"Column {target!r} is empty.")
+    if not known.all():
+        complain(f"{int((~known).sum()):,} rows without {target!r} are left out.")
+        frame = frame[known].reset_index(drop=True)
+    labels = frame[target]
+    if labels.dtype.kind == "f" and (labels == labels.round()).all():
+        labels = labels.astype(int)  # which gaps had made floats
+    if _is_quantity(labels):
+        raise ValueError(
+            f"Column {target!r} has {labels.nunique():,} different values, such as {labels.tolist()[0]!r}: that is a "
+            f"quantity, not a class. Classes are names or a few whole numbers."
+        )
+    weights = None if weight is None else column(frame, weight, "--weight").to_numpy(dtype=float)
+    left = frame.drop(columns=[name for name in (target, weight) if name is not None])
+    return left, labels.to_numpy(), weights
+
+
+def _is_quantity(labels: Any) -> bool:
+    """Many numbers, each in few rows, or fractions."""
+    n = labels.nunique()
+    if labels.dtype.kind not in "iuf":
+        return n > _MOST_CLASSES
+    return n > _FEW_CLASSES and (labels.dtype.kind == "f" or n > _MOST_CLASSES or len(labels) < _ROWS_OF_A_CLASS * n)
+
+
+def columns_of(model: Any, frame: Any) -> Any:
+    """The columns that a model knows, in its order."""
+    known = getattr(model, "feature_names_in_", None)
+    if known is None:
+        return frame
+    for name in known:
+        if name not in frame.columns:
+            raise ValueError(
+                f"The table has no column {name!r}, which the model was fitted on{near(name, frame.columns)}."
+            )
+    return frame[list(known)]
+
+
+def model_and_rows(path: Path, data: Path) -> tuple[Any, Any]:
+    """A fitted model, and a table for it."""
+    if not path.exists():
+        beside = sorted(other.name for other in path.parent.glob("*.sm"))
+        raise FileNotFoundError(f"There is no model {str(path)!r}{near(path.name, beside)}")
+    model = load(path)
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{str(path)!r} holds a {type(model).__name__} that was not fitted.")
+    return model, read_table(data)
+
+
+def target_of(model: Any, target: str | None, frame: Any) -> str:
+    """The column of labels: as asked, or as in the fit."""
+    name = target or getattr(model, "target_", None)
+    if name is None:
+        raise ValueError("The model does not know the name of its labels: say --target COLUMN.")
+    column(frame, name, "the labels")
+    return name
+
+
+def evaluable(
+    model: Any, frame: Any, target: str | None, weight: str | None
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Rows, labels and weights to judge a model by; labels of the type of its classes."""
+    rows, y, weights = labelled(frame, target_of(model, target, frame), weight)
+    classes = model.classes_
+    if classes.dtype.kind in "OUT" and y.dtype.kind not in "OUT":
+        y = np.array([str(label) for label in y.tolist()], dtype=object)
+    return columns_of(model, rows), y, weights
+
+
+def out_file(path: Path, *formats: str) -> Path:
+    """A path that can be written to."""
+    if problem := refuse_out(path, formats):
+        raise typer.BadParameter(problem, param_hint="--out")
+    return path
+
+
+def table_file(path: Path) -> Path:
+    """A path that a table can be written to."""
+    return out_file(path, *(suffix[1:] for suffix in SUFFIXES))

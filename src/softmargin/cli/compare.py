@@ -1,0 +1,113 @@
+"""``softmargin compare``."""
+
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from .. import comparison
+from ..comparison import OURS, RIVALS, Compared
+from ..evaluation import MEASURES
+from ..tables import TableClassifier, TableEncoder, read_table
+from .asking import As_json, Categorical, Data, Drop, Seed, Target, labelled, names, without
+from .showing import plain_table, print_json, progress, say
+
+#: What a comparison has unless it is asked for other models: all but the slowest.
+_USUAL = [name for name in (*OURS, *RIVALS) if name != "BayesianKernelMachine"]
+#: Measures in print; all are in JSON.
+_SHOWN = ("error", "auc", "log_loss", "brier", "ece")
+#: Models that know what to do about gaps.
+_KNOW_GAPS = ("BayesianLinearSVC", "random forest", "gradient boosting")
+
+
+def compare(
+    data: Data,
+    target: Target = None,
+    models: Annotated[
+        str, typer.Option(metavar="NAMES", help=f"With commas between, of: {', '.join((*OURS, *RIVALS))}.")
+    ] = ",".join(_USUAL),
+    folds: Annotated[int, typer.Option(min=2, help="Of the cross-validation.")] = 5,
+    rows: Annotated[
+        int | None, typer.Option(min=10, help="Compare on a random sample of rows.", show_default=False)
+    ] = None,
+    categorical: Categorical = "",
+    drop: Drop = "",
+    seed: Seed = 0,
+    as_json: As_json = False,
+) -> None:
+    """Compare our models and scikit-learn's on a table.
+
+    By cross-validation; all have their default settings and the same folds.
+    """
+    if target is None:
+        raise typer.BadParameter("which column holds the labels?", param_hint="--target")
+    chosen = names(models)
+    for name in chosen:
+        if name not in OURS and name not in RIVALS:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
+    X, y, _ = labelled(without(read_table(data), drop), target, None)
+    X, y = _sample(X, y, rows, seed)
+    _refuse_rare(y, folds, target)
+    makers = {name: partial(_made, name, names(categorical)) for name in chosen}
+    with progress(len(makers) * folds) as advance:
+        found = comparison.compare(
+            makers, X, y, n_splits=folds, random_state=seed, progress=partial(advance, data.name)
+        )
+    if as_json:
+        print_json(
+            {"table": data.name, "rows": len(y), "folds": folds, "seed": seed, "models": [_facts(one) for one in found]}
+        )
+    else:
+        _print(found, f"{data.name} ({len(y):,} x {X.shape[1]})", folds)
+
+
+def _made(name: str, categorical: tuple[str, ...]) -> TableClassifier:
+    gaps = "keep" if name in _KNOW_GAPS else "fill"
+    return TableClassifier((OURS | RIVALS)[name](), TableEncoder(gaps=gaps, categorical=categorical))
+
+
+def _sample(X: Any, y: np.ndarray, n: int | None, seed: int) -> tuple[Any, np.ndarray]:
+    if n is None or n >= len(y):
+        return X, y
+    places = np.sort(np.random.RandomState(seed).permutation(len(y))[:n])
+    return X.iloc[places].reset_index(drop=True), y[places]
+
+
+def _refuse_rare(y: np.ndarray, folds: int, target: str) -> None:
+    labels, counts = np.unique(y, return_counts=True)
+    if counts.min() < folds:
+        rare = labels.tolist()[counts.argmin()]
+        raise ValueError(
+            f"Class {rare!r} of {target!r} has {counts.min()} rows, fewer than there are folds; say "
+            f"--folds {max(counts.min(), 2)}, or leave that class out."
+        )
+
+
+def _facts(one: Compared) -> dict[str, Any]:
+    return {
+        "model": one.model,
+        "ours": one.ours,
+        "first": one.is_first,
+        **{name: {"value": e.value, "low": e.low, "high": e.high} for name, e in one.evaluation.measures.items()},
+        "log_loss_behind": one.behind,
+        "log_loss_behind_se": one.behind_se,
+        "fit_seconds": one.seconds,
+        "contradictions": one.contradictions,
+    }
+
+
+def _print(found: list[Compared], title: str, folds: int) -> None:
+    say(title)
+    shown = plain_table("model", [*(MEASURES[name] for name in _SHOWN), "behind", "fit s"])
+    for one in found:
+        values = [f"{one.evaluation[name].value:.3f}" for name in _SHOWN]
+        behind = "" if one.behind == 0 else f"{one.behind:.3f} ± {one.behind_se:.3f}"
+        style = "bold" if one.is_first else ""
+        shown.add_row(one.model, *values, behind, f"{one.seconds:.2f}", style=style)
+    Console(highlight=False).print(shown)
+    say(
+        f"{folds}-fold cross-validation, the same folds for all, default settings, one thread. Bold: first by log "
+        f"loss, or behind by at most one standard error of the difference, row by row."
+    )

@@ -1,0 +1,39 @@
+"""``softmargin evaluate``."""
+
+from typing import Annotated
+
+import typer
+
+from .. import evaluation
+from .asking import As_json, Data, ModelFile, Seed, Target, Weight, evaluable, model_and_rows
+from .showing import print_evaluation, print_json, say
+
+
+def evaluate(
+    model: ModelFile,
+    data: Data,
+    target: Target = None,
+    weight: Weight = None,
+    bootstrap: Annotated[int, typer.Option(min=1, help="How often rows are drawn anew for the intervals.")] = 500,
+    seed: Seed = 0,
+    as_json: As_json = False,
+) -> None:
+    """Measure a model on rows with labels.
+
+    Error, balanced error, AUC, log loss, Brier score and calibration error, each with a bootstrap interval.
+    """
+    fitted, frame = model_and_rows(model, data)
+    rows, y, weights = evaluable(fitted, frame, target, weight)
+    found = evaluation.evaluate(
+        y,
+        fitted.predict_proba(rows),
+        classes=fitted.classes_,
+        sample_weight=weights,
+        n_bootstrap=bootstrap,
+        random_state=seed,
+    )
+    if as_json:
+        print_json(found.as_dict())
+        return
+    print_evaluation(found)
+    say(f"{found.n_rows:,} rows; intervals from {bootstrap} bootstrap draws. Rows that the fit has seen flatter it.")

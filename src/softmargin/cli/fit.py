@@ -1,0 +1,155 @@
+"""``softmargin fit``."""
+
+# No `from __future__ import annotations`: typer reads the annotations.
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from sklearn.model_selection import train_test_split
+
+from ..tables import TableClassifier, read_table, write_table
+from ..tables.classifier import encoder_for
+from .asking import (
+    MODELS,
+    As_json,
+    Categorical,
+    Data,
+    Drop,
+    Seed,
+    Target,
+    Weight,
+    labelled,
+    names,
+    out_file,
+    table_file,
+    without,
+)
+from .showing import print_json, print_preparation, say
+
+
+def fit(
+    data: Data,
+    target: Target = None,
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}.")] = "svc",
+    formula: Annotated[
+        str | None, typer.Option(help="For mixed models: 'ill ~ month + dose + (1 | patient)'.", show_default=False)
+    ] = None,
+    groups: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="For mixed models without a formula: who a row belongs to.")
+    ] = "",
+    out: Annotated[Path, typer.Option(help="Where to write the model.")] = Path("model.sm"),
+    hold_out: Annotated[
+        Path | None, typer.Option(help="Write some rows here, unseen by the fit, to evaluate it.", show_default=False)
+    ] = None,
+    share: Annotated[float, typer.Option(min=0.01, max=0.99, help="Of rows to hold out.")] = 0.25,
+    weight: Weight = None,
+    categorical: Categorical = "",
+    drop: Drop = "",
+    loss: Annotated[str | None, typer.Option(help="hinge, logistic or probit.", show_default=False)] = None,
+    n_inducing: Annotated[int | None, typer.Option(min=1, help="Points of a kernel model.", show_default=False)] = None,
+    class_weight: Annotated[str | None, typer.Option(help="'balanced'.", show_default=False)] = None,
+    max_time: Annotated[float | None, typer.Option(help="Seconds after which to stop.", show_default=False)] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file to go on from after a crash.", show_default=False)
+    ] = None,
+    n_jobs: Annotated[int | None, typer.Option(help="Threads.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(help="'cuda' for a graphics processor.", show_default=False)] = None,
+    seed: Seed = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while it works.")] = False,
+    as_json: As_json = False,
+) -> None:
+    """Fit a model to a table and save it.
+
+    What is done to the columns is shown, and saved with the model: texts, categories, dates and gaps are welcome.
+    """
+    out_file(out)
+    if hold_out is not None:
+        table_file(hold_out)
+    wishes = {"loss": loss, "n_inducing": n_inducing, "class_weight": class_weight, "max_time": max_time}
+    wishes |= {"checkpoint": checkpoint, "n_jobs": n_jobs, "device": device}
+    target, classifier = _chosen(model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
+    frame = without(read_table(data), drop)
+    rows, y, weights = labelled(frame, target, weight)
+    if hold_out is not None:
+        rows, y, weights = _held_out(frame, rows, y, weights, target, hold_out, share, seed)
+    table = TableClassifier(classifier, encoder_for(classifier, names(categorical)))
+    start = time.perf_counter()
+    table.fit(rows, y, sample_weight=weights)
+    seconds, table.target_ = time.perf_counter() - start, target
+    table.save(out)
+    if not (quiet or as_json):
+        print_preparation(table.encoder_.describe())
+    _tell(table, len(rows), seconds, out, hold_out, as_json)
+
+
+def _chosen(
+    word: str, target: str | None, formula: str | None, groups: str, wishes: dict[str, Any], seed: int, verbose: bool
+) -> tuple[str, Any]:
+    """The column of labels, and the classifier."""
+    if word not in MODELS:
+        raise typer.BadParameter(f"{word!r} is none of {', '.join(MODELS)}.", param_hint="--model")
+    given: dict[str, Any] = {}
+    if word == "mixed":
+        left, _, right = (formula or "").rpartition("~")
+        target = left.strip() or target
+        given = {"formula": f"~ {right.strip()}"} if formula else {"groups": list(names(groups))}
+        if not formula and not groups:
+            raise typer.BadParameter("a mixed model needs --formula or --groups.", param_hint="--model")
+    elif formula or groups:
+        raise typer.BadParameter("only --model mixed has groups.", param_hint="--formula" if formula else "--groups")
+    if target is None:
+        raise typer.BadParameter("which column holds the labels?", param_hint="--target")
+    classifier = MODELS[word](**given, verbose=verbose, random_state=seed)
+    known = classifier.get_params()
+    for name, value in wishes.items():
+        if value is not None:
+            if name not in known:
+                raise typer.BadParameter(
+                    f"--model {word} has no such option.", param_hint=f"--{name.replace('_', '-')}"
+                )
+            classifier.set_params(**{name: value})
+    return target, classifier
+
+
+def _held_out(
+    frame: Any, rows: Any, y: Any, weights: Any, target: str, path: Path, share: float, seed: int
+) -> tuple[Any, Any, Any]:
+    """The rows to fit, after a stratified share of the others was written to a file."""
+    places = list(range(len(rows)))
+    try:
+        kept, held = train_test_split(places, test_size=share, random_state=seed, stratify=y)
+    except ValueError as error:
+        raise ValueError(f"Rows cannot be held out with all classes on both sides: {error}") from error
+    labelled_rows = frame[frame[target].notna()]
+    write_table(labelled_rows.iloc[sorted(held)], path)
+    kept = sorted(kept)
+    return rows.iloc[kept].reset_index(drop=True), y[kept], None if weights is None else weights[kept]
+
+
+def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | None, as_json: bool) -> None:
+    model = table.classifier_
+    loo = getattr(model, "loo_log_loss_", None)
+    if as_json:
+        print_json(
+            {
+                "model": type(model).__name__,
+                "rows": n_rows,
+                "classes": table.classes_.tolist(),
+                "columns": table.encoder_.describe().to_dict("records"),
+                "leave_one_out_log_loss": loo,
+                "bound": model.bound_,
+                "passes": model.n_iter_,
+                "stop_reason": model.stop_reason_,
+                "seconds": seconds,
+                "out": str(out),
+                "hold_out": None if hold_out is None else str(hold_out),
+            }
+        )
+        return
+    expected = "" if loo is None else f" It expects a log loss of {loo:.3f} on rows like these."
+    classes = ", ".join(map(str, table.classes_))
+    say(f"{type(model).__name__}: {n_rows:,} rows, classes {classes}, {seconds:.1f} s.{expected}")
+    say(f"Model: {out}" + ("" if hold_out is None else f"\nHeld out: {hold_out}"))

@@ -1,0 +1,57 @@
+"""``softmargin predict``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..tables import write_table
+from .asking import As_json, Data, ModelFile, column, columns_of, model_and_rows, names, table_file
+from .showing import print_json, say
+
+
+def predict(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[
+        Path | None, typer.Option(help="A table to write; by default CSV is printed.", show_default=False)
+    ] = None,
+    keep: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, to copy.")] = "",
+    latent: Annotated[bool, typer.Option("--latent", help="Add mean and sd of the latent function.")] = False,
+    as_json: As_json = False,
+) -> None:
+    """Predict the rows of a table.
+
+    The class of each, and the probabilities of all classes.
+    """
+    if out is not None:
+        table_file(out)
+    fitted, frame = model_and_rows(model, data)
+    kept = {name: column(frame, name, "--keep").to_numpy() for name in names(keep)}
+    found = _predictions(fitted, columns_of(fitted, frame), kept, latent)
+    if as_json:
+        print_json(found.to_dict("records"))
+    elif out is None:
+        sys.stdout.write(found.to_csv(index=False))
+    else:
+        write_table(found, out)
+        say(f"{len(found):,} predictions: {out}")
+
+
+def _predictions(model: Any, rows: Any, kept: dict[str, Any], latent: bool) -> Any:
+    import pandas as pd
+
+    proba = model.predict_proba(rows)
+    columns = dict(kept)
+    columns["predicted"] = model.classes_[proba.argmax(axis=1)]
+    columns |= {f"probability of {label}": proba[:, k] for k, label in enumerate(model.classes_)}
+    if latent:
+        mean, variance = model.latent_mean_and_variance(rows)
+        many = mean.ndim > 1
+        for k, label in enumerate(model.classes_ if many else [""]):
+            of = f" of {label}" if many else ""
+            columns[f"latent mean{of}"] = mean[:, k] if many else mean
+            columns[f"latent sd{of}"] = np.sqrt(variance[:, k] if many else variance)
+    return pd.DataFrame(columns)

@@ -1,0 +1,36 @@
+"""``softmargin report``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .asking import As_json, Data, ModelFile, Seed, Target, Weight, evaluable, model_and_rows, out_file
+from .showing import print_json, say
+
+
+def report(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    target: Target = None,
+    weight: Weight = None,
+    title: Annotated[str | None, typer.Option(help="Its title.", show_default=False)] = None,
+    seed: Seed = 0,
+    as_json: As_json = False,
+) -> None:
+    """Write a page about a model and its predictions.
+
+    One HTML file that needs no network: measures, reliability, ROC, what the model found, its surest and least sure
+    rows.
+    """
+    from .. import report as pages
+
+    out_file(out, "html", "htm")
+    fitted, frame = model_and_rows(model, data)
+    rows, y, weights = evaluable(fitted, frame, target, weight)
+    path = pages.write(out, fitted, rows, y, title=title, sample_weight=weights, random_state=seed)
+    if as_json:
+        print_json({"out": str(path), "rows": len(rows), "bytes": Path(path).stat().st_size})
+    else:
+        say(f"Report: {path}")

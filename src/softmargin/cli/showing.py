@@ -1,0 +1,118 @@
+"""What users see: tables, progress, complaints."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from ..evaluation import MEASURES, Estimate, Evaluation
+
+__all__ = [
+    "complain",
+    "plain_table",
+    "print_evaluation",
+    "print_json",
+    "print_preparation",
+    "progress",
+    "refuse_out",
+    "say",
+]
+
+
+def say(text: str = "") -> None:
+    """Prints a line, wrapped to the width of the terminal."""
+    Console(highlight=False).print(escape(text), soft_wrap=not sys.stdout.isatty())
+
+
+def complain(text: str) -> None:
+    """Prints a line on the error stream."""
+    Console(stderr=True, highlight=False).print(escape(text), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Prints one line of JSON, which knows no NaN."""
+    print(json.dumps(_plain(value), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON has them."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+@contextlib.contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on the error stream, so that what is printed can be piped."""
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda what: bar.update(task, advance=1, description=escape(what))
+
+
+def plain_table(first: str, others: Sequence[str]) -> Table:
+    """A table of words, then numbers."""
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    shown.add_column(first, no_wrap=True)
+    for heading in others:
+        shown.add_column(heading, justify="right", no_wrap=True)
+    return shown
+
+
+def print_preparation(described: Any) -> None:
+    """What becomes of each column."""
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in ("column", "kind", "becomes", "note"):
+        shown.add_column(heading, overflow="fold")
+    for row in described.itertuples(index=False):
+        shown.add_row(*(escape(str(part)) for part in row))
+    Console(highlight=False).print(shown)
+
+
+def print_evaluation(found: Evaluation) -> None:
+    """Measures with their intervals."""
+    shown = plain_table("measure", ["value", f"{found.level:.0%} interval"])
+    for name, heading in MEASURES.items():
+        shown.add_row(heading, *in_words(found[name]))
+    Console(highlight=False).print(shown)
+
+
+def in_words(estimate: Estimate) -> tuple[str, str]:
+    """A value and its interval."""
+    if math.isnan(estimate.value):
+        return "undefined", ""
+    return f"{estimate.value:.4f}", f"{estimate.low:.4f} to {estimate.high:.4f}"
+
+
+def refuse_out(path: Path, formats: Sequence[str] = ()) -> str | None:
+    """Why a file cannot be written to ``path``, if it cannot: better said before the work than after it."""
+    if formats and path.suffix[1:].lower() not in formats:
+        return f"{path} must end in {_or([f'.{suffix}' for suffix in formats[:4]])}."
+    if path.is_dir():
+        return f"{path} is a folder."
+    if not path.parent.is_dir():
+        return f"The folder {path.parent} does not exist."
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        return f"{path} cannot be written: permission denied."
+    return None
+
+
+def _or(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,187 @@
+"""Several models on the same splits of a table."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
+
+from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianSVC
+from .evaluation import Evaluation, evaluate, log_losses
+from .monitor import InterruptedFitWarning
+
+__all__ = ["OURS", "RIVALS", "Compared", "Maker", "Trial", "calibrated_svc", "compare", "trials"]
+
+Maker = Callable[[], Any]
+
+
+def calibrated_svc() -> Any:
+    """A support vector machine with probabilities, as scikit-learn recommends."""
+    options: dict[str, Any] = {"ensemble": False}
+    return make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), **options))
+
+
+#: Makers of models, all with their default settings.
+OURS: dict[str, Maker] = {
+    "BayesianSVC": lambda: BayesianSVC(random_state=0),
+    "BayesianGPC": lambda: BayesianGPC(random_state=0),
+    "BayesianLinearSVC": lambda: BayesianLinearSVC(),
+    "BayesianKernelMachine": lambda: BayesianKernelMachine(random_state=0),
+}
+RIVALS: dict[str, Maker] = {
+    "calibrated SVC": calibrated_svc,
+    "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    "random forest": lambda: RandomForestClassifier(random_state=0),
+    "gradient boosting": lambda: HistGradientBoostingClassifier(random_state=0),
+}
+
+
+class Trial(NamedTuple):
+    """A model on the test rows of all splits, one after the other, and the mean seconds of its fits."""
+
+    y: np.ndarray
+    predicted: np.ndarray
+    proba: np.ndarray
+    classes: np.ndarray
+    seconds: float
+
+    @property
+    def contradictions(self) -> int:
+        """Rows where ``predict`` is not the class of greatest ``predict_proba``."""
+        return int(np.sum(self.predicted != self.classes[self.proba.argmax(axis=1)]))
+
+
+def trials(
+    models: Mapping[str, Maker],
+    X: Any,
+    y: np.ndarray,
+    splits: Iterable[tuple[np.ndarray, np.ndarray]],
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, Trial]:
+    """Fits every model on the same splits, on one thread each, so that times can be compared.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> splits = StratifiedKFold(3).split(X, y)
+    >>> found = trials({"linear": BayesianLinearSVC}, X, y, splits)
+    >>> found["linear"].proba.shape, found["linear"].contradictions
+    ((150, 3), 0)
+    """
+    runs: dict[str, list[Trial]] = {name: [] for name in models}
+    with threadpool_limits(1), warnings.catch_warnings():
+        # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
+        warnings.simplefilter("error", InterruptedFitWarning)
+        try:
+            for train, test in splits:
+                for name, make in models.items():
+                    runs[name].append(_run(make(), X, y, train, test))
+                    progress()
+        except InterruptedFitWarning as warning:
+            raise KeyboardInterrupt from warning
+    return {name: _together(found) for name, found in runs.items()}
+
+
+def _run(model: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Trial:
+    start = time.perf_counter()
+    model.fit(_rows(X, train), y[train])
+    seconds = time.perf_counter() - start
+    rows = _rows(X, test)
+    return Trial(y[test], model.predict(rows), model.predict_proba(rows), model.classes_, seconds)
+
+
+def _rows(X: Any, places: np.ndarray) -> Any:
+    return X.iloc[places] if hasattr(X, "iloc") else X[places]
+
+
+def _together(runs: list[Trial]) -> Trial:
+    y, predicted, proba = (np.concatenate(parts) for parts in list(zip(*runs, strict=True))[:3])
+    return Trial(y, predicted, proba, runs[0].classes, float(np.mean([run.seconds for run in runs])))
+
+
+class Compared(NamedTuple):
+    """A model among others.
+
+    ``behind`` is its mean log loss less that of the best, row by row, and ``behind_se`` the standard error of that
+    mean; a model that is behind by at most one standard error is tied with the best.
+    """
+
+    model: str
+    ours: bool
+    evaluation: Evaluation
+    behind: float
+    behind_se: float
+    seconds: float
+    contradictions: int
+
+    @property
+    def is_first(self) -> bool:
+        """Best, or tied with the best."""
+        return self.behind <= self.behind_se
+
+
+def compare(
+    models: Mapping[str, Maker],
+    X: Any,
+    y: Any,
+    *,
+    n_splits: int = 5,
+    n_bootstrap: int = 200,
+    random_state: int = 0,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Compared]:
+    """Compares models by cross-validation, best log loss first.
+
+    Every row is tested once, by models that have not seen it.
+
+    Parameters
+    ----------
+    models : mapping from name to a function that makes the model
+    X : array or frame
+    y : sequence of labels
+    n_splits : int
+        Folds, stratified.
+    n_bootstrap : int
+        For the intervals of measures.
+    random_state : int
+        Seeds folds and bootstrap.
+    progress : callable, optional
+        Called after each fit.
+
+    Returns
+    -------
+    list of `Compared`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> found = compare({"linear": BayesianLinearSVC, "forest": RIVALS["random forest"]}, *load_iris(return_X_y=True))
+    >>> [model.behind for model in found][0], found[0].is_first
+    (0.0, True)
+    """
+    y = np.asarray(y)
+    splits = list(StratifiedKFold(n_splits, shuffle=True, random_state=random_state).split(np.zeros(len(y)), y))
+    found = trials(models, X, y, splits, progress)
+    losses = {name: log_losses(one.y, one.proba, one.classes) for name, one in found.items()}
+    best = min(losses, key=lambda name: losses[name].mean())
+    compared = []
+    for name, one in found.items():
+        gap = losses[name] - losses[best]
+        measured = evaluate(one.y, one.proba, classes=one.classes, n_bootstrap=n_bootstrap, random_state=random_state)
+        error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
+        compared.append(
+            Compared(name, name in OURS, measured, float(gap.mean()), error, one.seconds, one.contradictions)
+        )
+    return sorted(compared, key=lambda model: model.behind)

@@ -1,0 +1,119 @@
+"""A frame of anything, turned into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..validation import one_of, positive_integer
+from .frames import FrameTransformer, known_names
+from .looking import Wishes, plan_of
+
+__all__ = ["TableEncoder"]
+
+GAPS = ("fill", "keep")
+
+
+class TableEncoder(FrameTransformer):
+    """Turns a table of numbers, names, dates and gaps into numbers, by a plan that `describe` shows.
+
+    - Numbers and truth values stay as they are.
+    - Names (texts, categories) become a column of zeros and ones for each level, or one column for two levels.  Rare
+      levels beyond ``max_levels`` are pooled.
+    - Dates become days since the first one and, where these vary, sine and cosine of the time of year, week and day.
+    - Columns that say nothing are left out: constant or empty ones, row numbers, texts that differ in nearly every row.
+
+    Parameters
+    ----------
+    gaps : {"fill", "keep"}
+        Whether missing entries are filled (by the median, or by a level of their own), ten or more with a column that
+        says where they were, or kept as NaN for a model that has its own way with them, as `BayesianLinearSVC` does.
+    max_levels : int
+        Most levels of a column of names that get a column each.
+    categorical : sequence of column names
+        Columns whose numbers are names: codes of regions, of products.
+    drop : sequence of column names
+        Columns to leave out.
+
+    Attributes
+    ----------
+    plans_ : tuple
+        What becomes of each column, in order.
+    n_features_in_ : int
+    feature_names_in_ : array of the names of the columns, where they have names
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({
+    ...     "age": [31.0, None, 54.0],
+    ...     "city": ["Rome", "Oslo", "Rome"],
+    ...     "seen": ["2024-01-31", "2024-02-29", "2024-07-01"],
+    ... })
+    >>> encoder = TableEncoder().fit(frame)
+    >>> encoder.transform(frame)[:, :3]
+    array([[ 31. ,   1. ,   0. ],
+           [ 42.5,   0. ,  29. ],
+           [ 54. ,   1. , 152. ]])
+    >>> encoder.get_feature_names_out()[:4].tolist()
+    ['age', 'city=Rome', 'seen days', 'seen year sine']
+    >>> encoder.describe()[["column", "kind", "note"]].values.tolist()[0]
+    ['age', 'number', '1 of 3 missing, the median instead']
+    """
+
+    def __init__(
+        self,
+        *,
+        gaps: str = "fill",
+        max_levels: int = 30,
+        categorical: Iterable[str] = (),
+        drop: Iterable[str] = (),
+    ) -> None:
+        self.gaps, self.max_levels = gaps, max_levels
+        self.categorical, self.drop = categorical, drop
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Looks at the columns of ``X``, a frame or an array, and decides what becomes of each."""
+        one_of("gaps", self.gaps, GAPS)
+        positive_integer("max_levels", self.max_levels)
+        frame = self._frame(X, reset=True)
+        if len(frame) < 2:
+            raise ValueError("The table has 1 sample: what varies can be seen in two rows or more.")
+        names = [str(name) for name in frame.columns]
+        categorical, drop = (known_names(wish, getattr(self, wish), names) for wish in ("categorical", "drop"))
+        wishes = Wishes(self.gaps == "keep", self.max_levels, categorical, drop)
+        self.plans_ = tuple(plan_of(frame.iloc[:, i], name, wishes) for i, name in enumerate(names))
+        if not self._names:
+            reasons = "; ".join(f"{plan.name!r}: {plan.note}" for plan in self.plans_[:5])
+            raise ValueError(f"No column is left to learn from ({reasons}).")
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The columns of ``X`` as numbers."""
+        check_is_fitted(self)
+        frame = self._frame(X, reset=False)
+        parts = [plan.numbers(frame.iloc[:, i]) for i, plan in enumerate(self.plans_)]
+        return np.concatenate(parts, axis=1)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The names of the columns that `transform` returns."""
+        check_is_fitted(self)
+        _check_names_out(self, input_features)
+        return np.array(self._names, dtype=object)
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for plan in self.plans_ for name in plan.names]
+
+
+def _check_names_out(encoder: TableEncoder, input_features: Any) -> None:
+    if input_features is None:
+        return
+    known = getattr(encoder, "feature_names_in_", None)
+    if known is not None and not np.array_equal(known, input_features):
+        raise ValueError("input_features is not equal to feature_names_in_")
+    if len(input_features) != encoder.n_features_in_:
+        raise ValueError(f"input_features should have length equal to number of features ({encoder.n_features_in_})")

@@ -1,0 +1,97 @@
+"""What transformers of frames share: the check of names and columns, and the account of what they do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
+
+from .lazily import pandas
+from .plans import Plan
+
+__all__ = ["FrameTransformer", "frame_of", "known_names", "near"]
+
+
+#: Names in an error.
+_SHOWN = 12
+
+
+class FrameTransformer(TransformerMixin, BaseEstimator):
+    """A transformer with a plan for each column of a frame."""
+
+    plans_: tuple[Plan, ...]
+    n_features_in_: int
+
+    def describe(self) -> Any:
+        """What becomes of each column: a frame of ``column``, ``kind``, ``becomes`` and ``note``."""
+        check_is_fitted(self)
+        rows = [(plan.name, plan.kind, plan.becomes, plan.note) for plan in self.plans_]
+        return pandas().DataFrame(rows, columns=["column", "kind", "becomes", "note"])
+
+    def _frame(self, X: Any, reset: bool) -> Any:
+        """The table as a frame of pandas, its columns those of ``fit``."""
+        given = frame_of(X)
+        if given is None:
+            # An array has no names and one type; texts are welcome, infinity is told of by the plans.
+            any_type: Any = None
+            X = check_array(X, dtype=any_type, ensure_all_finite=False, estimator=self)
+            if X.dtype.kind == "c":
+                raise ValueError("Complex data not supported.")
+            given = pandas().DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).infer_objects()
+        elif given.columns.duplicated().any():
+            raise ValueError(f"Two columns are called {given.columns[given.columns.duplicated()][0]!r}; rename one.")
+        if reset:
+            self.n_features_in_ = given.shape[1]
+        _check_feature_names(self, X if not hasattr(X, "columns") else given, reset=reset)
+        if given.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {given.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                f"features as input."
+            )
+        if not len(given):
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required: the table has no rows.")
+        return given
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def frame_of(X: Any) -> Any:
+    """A frame of pandas, or of polars as one; None for what is no frame."""
+    pd = pandas()
+    if isinstance(X, pd.DataFrame):
+        return X
+    if hasattr(X, "columns") and hasattr(X, "to_dict"):
+        return pd.DataFrame({str(name): pd.Series(X[name].to_list()) for name in X.columns})
+    return None
+
+
+def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tuple[str, ...]:
+    """The names that a parameter holds, each of a column."""
+    wished = tuple(wished)
+    for name in wished:
+        if name not in names:
+            raise ValueError(f"{parameter} names {name!r}, which is no column of the table{near(name, names)}")
+    return wished
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """What someone who wrote ``name`` may have meant, as the end of a sentence.
+
+    >>> near("colour", ["color", "size"])
+    "; did you mean 'color'?"
+    """
+    names = list(names)
+    folded = {other.casefold(): other for other in names}
+    found = [folded[other] for other in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
+    if found:
+        return f"; did you mean {' or '.join(map(repr, found))}?"
+    shown = ", ".join(map(repr, names[:_SHOWN])) + (" and more" if len(names) > _SHOWN else "")
+    return f"; there are {shown}." if names else "."

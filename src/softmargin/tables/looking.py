@@ -1,0 +1,123 @@
+"""Looks at a column and decides what it is."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .lazily import pandas
+from .plans import CIRCLES, Category, Date, Left, Number, Plan, as_days, as_numbers, levels_of
+
+#: A column of names with more levels than this share of its rows says who a row is, not what.
+_OWN_SHARE = 0.5
+#: Fewest gaps that get a column which says where they are: of fewer nothing can be learned.
+_FEWEST_GAPS = 10
+#: Fewest rows for that to be noticed, and for 1, 2, 3, ... to be row numbers.
+_FEW = 20
+#: How many days dates must span for their circle to mean something.
+_SPANS = {"year": 90.0, "week": 7.0, "day": 0.0}
+_DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
+
+
+class Wishes(NamedTuple):
+    """How columns are to be read."""
+
+    keeps_gaps: bool
+    max_levels: int
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+def plan_of(column: Any, name: str, wishes: Wishes) -> Plan:
+    """The plan for a column (a pandas Series) of this name."""
+    if name in wishes.drop:
+        return Left(name, "as asked")
+    known = column.dropna()
+    if not len(known):
+        return Left(name, "empty")
+    if len(levels_of(known.iloc[:_FEW])[0]) == 1 and len(levels_of(known)[0]) == 1:
+        n_gaps = len(column) - len(known)
+        if not _flagged(n_gaps, wishes):  # which would be something
+            return Left(name, f"always {known.iloc[0]}" + (", or missing" if n_gaps else ""))
+    if name in wishes.categorical:
+        return _category(column, name, wishes)
+    kind = kind_of(column)
+    if kind == "number":
+        return _number(column, name, wishes)
+    if kind == "date":
+        return _date(column, name, wishes)
+    return _category(column, name, wishes)
+
+
+def kind_of(column: Any) -> str:
+    """Number, date or category: by the type of a column, or by all of its values where that says nothing."""
+    pd = pandas()
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "category"
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype) or dtype.kind == "m":
+        return "number"
+    if dtype.kind == "M" or isinstance(dtype, pd.DatetimeTZDtype):
+        return "date"
+    known = column.dropna()
+    if not pd.to_numeric(known, errors="coerce").isna().any():
+        return "number"
+    texts = known.astype(str)
+    if (
+        texts.str.fullmatch(_DATE).all()
+        and not pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True).isna().any()
+    ):
+        return "date"
+    return "category"
+
+
+def _number(column: Any, name: str, wishes: Wishes) -> Plan:
+    values = as_numbers(column, name)
+    if len(values) >= _FEW and np.all(np.diff(values) == 1):
+        return Left(name, "counts the rows")
+    n_gaps = int(np.isnan(values).sum())
+    fill = None if wishes.keeps_gaps else float(np.nanmedian(values))
+    return Number(name, fill, _flagged(n_gaps, wishes), _gap_note(n_gaps, len(values), wishes, "the median instead"))
+
+
+def _date(column: Any, name: str, wishes: Wishes) -> Plan:
+    days = as_days(column, name)
+    first, span = np.nanmin(days), np.nanmax(days) - np.nanmin(days)
+    known = days[~np.isnan(days)]
+    circles = tuple(
+        circle for circle, turn in CIRCLES.items() if span >= _SPANS[circle] and len(np.unique(turn(known))) > 1
+    )
+    n_gaps = int(np.isnan(days).sum())
+    origin = str(np.datetime64(int(np.floor(first)), "D"))
+    fill = None if wishes.keeps_gaps else float(np.nanmedian(days) - np.floor(first))
+    note = _gap_note(n_gaps, len(days), wishes, "the median instead")
+    return Date(name, origin, circles, fill, _flagged(n_gaps, wishes), note)
+
+
+def _category(column: Any, name: str, wishes: Wishes) -> Plan:
+    texts, codes = levels_of(column)
+    levels, n_missing = np.array(texts, dtype=object), int(np.sum(codes < 0))
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    n = len(codes) - n_missing
+    if n >= _FEW and len(levels) > max(_OWN_SHARE * n, wishes.max_levels) and name not in wishes.categorical:
+        return Left(name, f"{len(levels):,} different texts in {n:,} rows: an identifier, or free text")
+    flagged = _flagged(n_missing, wishes)
+    notes = [_gap_note(n_missing, len(codes), wishes, "a level of their own" if flagged else "of no level")]
+    pooled = len(levels) > wishes.max_levels
+    if pooled:
+        # The most frequent, and of equally frequent ones the first.
+        kept = np.sort(np.lexsort((np.arange(len(levels)), -counts))[: wishes.max_levels])
+        notes.append(f"{len(levels) - len(kept):,} rarer levels pooled")
+        levels = levels[kept]
+    return Category(
+        name, tuple(levels.tolist()), pooled, wishes.keeps_gaps, flagged, "; ".join(note for note in notes if note)
+    )
+
+
+def _flagged(n_gaps: int, wishes: Wishes) -> bool:
+    return n_gaps >= _FEWEST_GAPS and not wishes.keeps_gaps
+
+
+def _gap_note(n: int, of: int, wishes: Wishes, otherwise: str) -> str:
+    return f"{n:,} of {of:,} missing, {'modelled' if wishes.keeps_gaps else otherwise}" if n else ""

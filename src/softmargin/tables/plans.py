@@ -1,0 +1,249 @@
+"""What becomes of a column: one small plan for each kind.
+
+A plan is made once, from the column that `fit` saw, and is nothing but names and numbers, so that it can be printed and
+saved.  ``numbers(column)`` turns a column of the same name into an array with a column for each of ``names``.
+
+Gaps are kept as NaN for models that know what to do about them.  For others they are filled, and where `fit` saw gaps
+one more column says where they were: that a value is missing may mean something.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .lazily import pandas
+
+__all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers", "levels_of", "text_of"]
+
+#: What the column of a level that stands for others, or for none, is called.
+OTHER, MISSING = "(other)", "(missing)"
+_DAY = 86_400e9  # nanoseconds
+_YEAR = 365.2425
+_SHOWN = 6  # levels in words
+
+
+class Plan(ABC):
+    """What becomes of a column."""
+
+    kind: ClassVar[str]
+    name: str
+    note: str
+
+    @property
+    @abstractmethod
+    def becomes(self) -> str:
+        """What the column becomes, in words."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Of the columns that it becomes."""
+
+    @abstractmethod
+    def numbers(self, column: Any) -> np.ndarray:
+        """Those columns."""
+
+
+@dataclass(frozen=True)
+class Number(Plan):
+    """A column of numbers, truth values or lengths of time, which stays what it is.
+
+    ``fill`` takes the place of gaps; None leaves them.
+    """
+
+    name: str
+    fill: float | None = None
+    flagged: bool = False
+    note: str = ""
+    kind: ClassVar[str] = "number"
+
+    @property
+    def becomes(self) -> str:
+        return "itself"
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name, *_flag(self)]
+
+    def numbers(self, column: Any) -> np.ndarray:
+        values = as_numbers(column, self.name)
+        return np.column_stack([_filled(values, self.fill), *_gaps(self, values)])
+
+
+@dataclass(frozen=True)
+class Category(Plan):
+    """A column of names, which becomes a column of zeros and ones for each level; two levels need only one.
+
+    Levels that `fit` did not see go to ``(other)`` if it pooled rare ones there, and are gaps otherwise.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    pooled: bool = False
+    keeps_gaps: bool = True
+    flagged: bool = False
+    note: str = ""
+    kind: ClassVar[str] = "category"
+
+    @property
+    def becomes(self) -> str:
+        shown = ", ".join(self.levels[:_SHOWN]) + (", ..." if len(self.levels) > _SHOWN else "")
+        return f"{len(self.names)} of 0 and 1: {shown}"
+
+    @property
+    def _columns(self) -> list[str]:
+        return [*self.levels, *([OTHER] if self.pooled else []), *([MISSING] if self.flagged else [])]
+
+    @property
+    def names(self) -> list[str]:
+        columns = self._columns
+        return [f"{self.name}={level}" for level in (columns[1:] if len(columns) == 2 else columns)]
+
+    def numbers(self, column: Any) -> np.ndarray:
+        levels, codes = levels_of(column)
+        places, unknown = (
+            {level: place for place, level in enumerate(self.levels)},
+            len(self.levels) if self.pooled else -1,
+        )
+        codes = np.array([*(places.get(level, unknown) for level in levels), -1])[codes]
+        columns = self._columns
+        shown = (codes[:, None] == np.arange(len(columns))).astype(float)
+        gaps = codes < 0
+        if self.keeps_gaps:
+            shown[gaps] = np.nan
+        elif self.flagged:
+            shown[gaps, -1] = 1.0
+        elif len(columns) == 2:
+            shown[gaps] = 0.5  # in the middle, for there is no column that says so
+        return shown[:, 1:] if len(columns) == 2 else shown
+
+
+@dataclass(frozen=True)
+class Date(Plan):
+    """A column of dates: days since the first of them and, where these vary, points on circles of year, week, day."""
+
+    name: str
+    origin: str
+    circles: tuple[str, ...] = ()
+    fill: float | None = None
+    flagged: bool = False
+    note: str = ""
+    kind: ClassVar[str] = "date"
+
+    @property
+    def becomes(self) -> str:
+        return f"days since {self.origin}" + (f" and time of {', '.join(self.circles)}" if self.circles else "")
+
+    @property
+    def names(self) -> list[str]:
+        around = [f"{self.name} {circle} {part}" for circle in self.circles for part in ("sine", "cosine")]
+        return [f"{self.name} days", *around, *_flag(self)]
+
+    def numbers(self, column: Any) -> np.ndarray:
+        days = as_days(column, self.name) - as_days([self.origin], self.name)[0]
+        angles = [2 * np.pi * CIRCLES[circle](as_days(column, self.name)) for circle in self.circles]
+        around = [turn(angle) for angle in angles for turn in (np.sin, np.cos)]
+        # A gap lies in the centre of a circle.
+        filled = [_filled(part, None if self.fill is None else 0.0) for part in around]
+        return np.column_stack([_filled(days, self.fill), *filled, *_gaps(self, days)])
+
+
+@dataclass(frozen=True)
+class Left(Plan):
+    """A column that is left out, and why."""
+
+    name: str
+    note: str
+    kind: ClassVar[str] = "left out"
+
+    @property
+    def becomes(self) -> str:
+        return "nothing"
+
+    @property
+    def names(self) -> list[str]:
+        return []
+
+    def numbers(self, column: Any) -> np.ndarray:
+        return np.empty((len(column), 0))
+
+
+#: How far around a circle a time lies, of its days since 1970-01-01, a Thursday.
+CIRCLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "year": lambda days: days / _YEAR % 1,
+    "week": lambda days: np.floor(days) % 7 / 7,
+    "day": lambda days: days % 1,
+}
+
+
+def as_numbers(column: Any, name: str) -> np.ndarray:
+    """A column as floats, NaN where it is missing; an error names the first value that is no number."""
+    pd = pandas()
+    column = pd.Series(column)
+    if column.dtype.kind == "m":
+        return np.where(column.isna(), np.nan, column.to_numpy().astype("timedelta64[ns]").astype(float) / _DAY)
+    if column.dtype.kind == "c":
+        raise ValueError(f"Column {name!r} holds complex numbers. Complex data not supported.")
+    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    strange = np.isnan(values) & ~column.isna().to_numpy()
+    if strange.any():
+        raise ValueError(
+            f"Column {name!r} holds {column[strange].iloc[0]!r} where numbers were expected; write a number, or leave "
+            f"it empty if it is not known."
+        )
+    if np.isinf(values).any():
+        raise ValueError(f"Column {name!r} holds infinity; write a number, or leave it empty if it is not known.")
+    return values
+
+
+def as_days(column: Any, name: str) -> np.ndarray:
+    """A column of dates as days since 1970-01-01, NaN where it is missing."""
+    pd = pandas()
+    column = pd.Series(column)
+    times = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601" if column.dtype.kind != "M" else None)
+    strange = (times.isna() & ~column.isna()).to_numpy()
+    if strange.any():
+        raise ValueError(
+            f"Column {name!r} holds {column[strange].iloc[0]!r} where dates were expected; write them as YYYY-MM-DD."
+        )
+    stamps = times.dt.tz_localize(None).to_numpy().astype("datetime64[ns]")
+    return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / _DAY)
+
+
+def levels_of(column: Any) -> tuple[list[str], np.ndarray]:
+    """The levels of a column as sorted texts, and the place of each row's among them: -1 where it is missing."""
+    pd = pandas()
+    codes, values = pd.factorize(pd.Series(column))
+    texts = [text_of(value) for value in values]
+    levels = sorted(set(texts))
+    places = {level: place for place, level in enumerate(levels)}
+    # The last entry is that of code -1.
+    return levels, np.array([*(places[text] for text in texts), -1])[codes]
+
+
+def text_of(value: Any) -> str:
+    """A level as a text: whole numbers are the same whether they were read as integers or, beside gaps, as floats.
+
+    >>> text_of(2.0), text_of(2), text_of(True), text_of("two")
+    ('2', '2', 'True', 'two')
+    """
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _flag(plan: Number | Date) -> list[str]:
+    return [f"{plan.name}={MISSING}"] if plan.flagged else []
+
+
+def _gaps(plan: Number | Date, values: np.ndarray) -> list[np.ndarray]:
+    return [np.isnan(values).astype(float)] if plan.flagged else []
+
+
+def _filled(values: np.ndarray, fill: float | None) -> np.ndarray:
+    return values if fill is None else np.where(np.isnan(values), fill, values)
