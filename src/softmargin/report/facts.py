@@ -1,0 +1,190 @@
+"""What is known of a model and of rows with labels: everything that the sections of a report show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from ..evaluation import Evaluation, evaluate
+from ..validation import check_weights
+from .page import shown
+from .rows import Rows
+
+#: Longest name of a class.
+_CLASS_LENGTH = 32
+
+
+class Numbers(NamedTuple):
+    """Columns as numbers: their names, and the weighted standard deviation of each in these rows."""
+
+    names: list[str]
+    spread: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: np.ndarray, names: list[Any], weight: np.ndarray) -> Numbers:
+        there = ~np.isnan(matrix)
+        total = np.maximum(weight @ there, 1e-300)
+        filled = np.where(there, matrix, 0.0)
+        away = filled - weight @ filled / total
+        return cls([str(name) for name in names], np.sqrt(weight @ np.where(there, away**2, 0.0) / total))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A model, rows, and what the model says of them.
+
+    ``core`` is the softmargin classifier itself, without what prepares rows for it; ``codes`` are the places of the
+    labels among ``classes``, ``said`` those of the most probable classes.
+    """
+
+    model: Any
+    core: Any
+    X: Any
+    rows: Rows
+    classes: np.ndarray
+    codes: np.ndarray
+    weight: np.ndarray
+    proba: np.ndarray
+    reference: np.ndarray | None
+    random_state: Any
+    is_weighted: bool
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any, sample_weight: Any, reference: Any, random_state: Any) -> Facts:
+        """Checks what was given, and asks the model for probabilities once."""
+        check_is_fitted(model)
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(f"A report needs a classifier with predict_proba, got {type(model).__name__}.")
+        core, rows = core_of(model), Rows(X, getattr(model, "feature_names_in_", None))
+        if not rows.n_rows:
+            raise ValueError("X has no rows: a report needs rows with labels.")
+        y = _labels(core, X, y)
+        check_consistent_length(X, y)
+        weight = check_weights(sample_weight, rows.n_rows)
+        if not weight.any():
+            raise ValueError("All weights are zero: at least one row needs a positive weight.")
+        classes = np.asarray(model.classes_)
+        codes = _codes(y, classes)
+        proba = np.asarray(model.predict_proba(X), dtype=float)
+        other = None if reference is None else _reference(reference, X, classes, proba.shape)
+        return cls(model, core, X, rows, classes, codes, weight, proba, other, random_state, sample_weight is not None)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        """The classes as text."""
+        return [shown(label, _CLASS_LENGTH) for label in self.classes.tolist()]
+
+    @cached_property
+    def said(self) -> np.ndarray:
+        return self.proba.argmax(axis=1)
+
+    @cached_property
+    def is_wrong(self) -> np.ndarray:
+        return self.said != self.codes
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The measures, with intervals."""
+        return self._measured(self.proba)
+
+    @cached_property
+    def reference_evaluation(self) -> Evaluation | None:
+        """Those of the other model, on the same draws of rows."""
+        return None if self.reference is None else self._measured(self.reference)
+
+    @cached_property
+    def baseline(self) -> Evaluation:
+        """The measures of a guess that knows nothing but how common classes are."""
+        return self._measured(np.tile(self.shares, (len(self.codes), 1)), n_bootstrap=1)
+
+    def _measured(self, proba: np.ndarray, **options: Any) -> Evaluation:
+        labels = self.classes[self.codes]
+        options |= {"sample_weight": self.weight, "random_state": self.random_state}
+        return evaluate(labels, np.clip(proba, 0, 1), classes=self.classes, **options)
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """How much of the weight each class has."""
+        totals = np.bincount(self.codes, self.weight, self.n_classes)
+        return totals / totals.sum()
+
+    @cached_property
+    def confusion(self) -> np.ndarray:
+        """The weight of rows by class, and by the class that was said."""
+        place = self.codes * self.n_classes + self.said
+        return np.bincount(place, self.weight, self.n_classes**2).reshape(self.n_classes, self.n_classes)
+
+    @cached_property
+    def numbers(self) -> Numbers | None:
+        """The columns that the classifier itself sees; None if there is no telling."""
+        if getattr(self.core, "design_", None) is not None:  # a formula makes its own columns
+            names = list(self.core.fixed_names_)
+            return Numbers.of(np.asarray(self.core.design_.matrix(self.X))[:, : len(names)], names, self.weight)
+        seen = self.X
+        if isinstance(self.model, Pipeline):
+            seen = self.model[:-1].transform(seen)
+        elif self.core is not self.model:
+            seen = self.model.transform(seen)
+        try:
+            matrix = (seen.toarray() if scipy.sparse.issparse(seen) else np.asarray(seen)).astype(float)
+        except (TypeError, ValueError):
+            return None
+        return Numbers.of(matrix, self._names(seen, matrix.shape[1]), self.weight)
+
+    def _names(self, seen: Any, n_columns: int) -> list[Any]:
+        """The names of columns, from whoever knows them."""
+        for names in (getattr(self.core, "feature_names_in_", None), getattr(seen, "columns", None), self.rows.names):
+            if names is not None and len(names) == n_columns:
+                return list(names)
+        return [f"x{k}" for k in range(n_columns)]
+
+
+def core_of(model: Any) -> Any:
+    """The classifier within a model that prepares its rows, or the model itself."""
+    if isinstance(model, Pipeline):
+        return core_of(model[-1])
+    return getattr(model, "classifier_", model)
+
+
+def _labels(core: Any, X: Any, y: Any) -> np.ndarray:
+    """The labels; those of a formula are in the table."""
+    if y is None and getattr(core, "design_", None) is not None:
+        y = core.design_.response(X, None)
+    if y is None:
+        raise ValueError("y is None: a report needs the labels of the rows.")
+    return column_or_1d(np.asarray(y))
+
+
+def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The places of labels among the classes of the model."""
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    codes = np.array([place.get(label, -1) for label in y.tolist()], dtype=int)
+    strange = y[codes < 0]
+    if len(strange):
+        raise ValueError(
+            f"{len(strange)} labels in y are of classes that the model does not know, such as {strange[0]!r}; it knows "
+            f"{', '.join(map(repr, classes.tolist()[:10]))}. Drop those rows."
+        )
+    return codes
+
+
+def _reference(reference: Any, X: Any, classes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The probabilities of another model, or as they were given."""
+    if hasattr(reference, "predict_proba"):
+        if not np.array_equal(reference.classes_, classes):
+            raise ValueError("reference must have the same classes as the model, in the same order.")
+        reference = reference.predict_proba(X)
+    proba = np.asarray(reference, dtype=float)
+    if proba.shape != shape:
+        raise ValueError(f"reference must be a classifier or probabilities of shape {shape}, got {proba.shape}.")
+    return proba

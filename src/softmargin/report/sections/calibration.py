@@ -1,0 +1,89 @@
+"""Whether probabilities are frequencies, and which probabilities are given at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...metrics import ReliabilityCurve, reliability_curve
+from ..charts import N_COLOURS, Axis, Chart
+from ..facts import Facts
+from ..numbers import count, fixed, percent, plural
+from ..page import Cell, Column, Markup, Section, element, figure, joined, paragraph, shown, table
+from .spread import against_others, two_classes
+
+#: Of how many classes each has a drawing of its own: those with most rows.
+MOST_CLASSES = 6
+#: Radii of dots, from a bin with hardly a row to one with all.
+_RADII = (2.5, 7.5)
+#: Longest name of a class along an axis.
+_AXIS_NAME = 18
+
+
+def calibration(facts: Facts) -> Section:
+    """The section."""
+    if facts.n_classes == 2:
+        drawn = [_reliability(facts, 1, "reliability"), two_classes(facts)]
+    else:
+        drawn = [_confidence(facts)]
+        for k in drawn_classes(facts):
+            drawn += [_reliability(facts, k, f"reliability-{k}"), against_others(facts, k)]
+    words = [
+        "A probability is calibrated if, among rows that were given 0.7, seven in ten are of the class.",
+        left_out_words(facts),
+    ]
+    content = joined(paragraph(" ".join(filter(None, words))), element("div", drawn, class_="figures"))
+    return Section("calibration", "Calibration", content)
+
+
+def drawn_classes(facts: Facts) -> list[int]:
+    """The classes that have drawings of their own, in order: those with most rows, if there are many."""
+    order = np.argsort(-facts.shares, kind="stable")[:MOST_CLASSES]
+    return sorted(int(k) for k in order if facts.shares[k] > 0)
+
+
+def left_out_words(facts: Facts) -> str:
+    """Which classes are not drawn, if any."""
+    left = facts.n_classes - len(drawn_classes(facts))
+    return f"Drawn are the classes with most rows; {left} others are not." if facts.n_classes > 2 and left else ""
+
+
+def _confidence(facts: Facts) -> Markup:
+    """Of many classes: how often the most probable one was right."""
+    curve = reliability_curve(~facts.is_wrong, facts.proba.max(axis=1), sample_weight=facts.weight, pos_label=True)
+    title, axes = "Reliability of the most probable class", ("probability of what was said", "share that was right")
+    return _drawn(curve, "confidence", title, axes, "c0", wide=True)
+
+
+def _reliability(facts: Facts, k: int, name: str) -> Markup:
+    curve = reliability_curve(facts.codes == k, facts.proba[:, k], sample_weight=facts.weight, pos_label=True)
+    known = shown(facts.class_names[k], _AXIS_NAME)
+    axes = f"probability of {known}", f"share that is {known}"
+    return _drawn(curve, name, f"Reliability of the probability of {facts.class_names[k]}", axes, f"c{k % N_COLOURS}")
+
+
+def _drawn(
+    curve: ReliabilityCurve, name: str, title: str, axes: tuple[str, str], colour: str, wide: bool = False
+) -> Markup:
+    chart = Chart(Axis(0, 1, axes[0]), Axis(0, 1, axes[1]))
+    chart.boxes(curve.left, curve.right, curve.low, curve.high, colour)
+    chart.guide([0, 1], [0, 1])
+    sizes = _RADII[0] + (_RADII[1] - _RADII[0]) * np.sqrt(curve.weight / curve.weight.sum())
+    for p, came, n, size in zip(curve.probability, curve.frequency, curve.weight, sizes, strict=True):
+        chart.dots([p], [came], colour, size, [f"{fixed(p, 2)} given, {percent(came)} came true, {count(n)} rows"])
+    held = int(np.sum((curve.low <= curve.probability) & (curve.probability <= curve.high)))
+    summary = f"In {held} of {plural(len(curve.low), 'bin')} the band holds the mean probability."
+    caption = [
+        element("strong", f"{title}. "),
+        "On the dashed diagonal, frequencies are what was promised; a dot below it was promised too much. Dots are "
+        f"bins of width 0.1, larger with more rows; bands are their 95 % intervals, high where rows are few. {summary}",
+    ]
+    return figure(chart.svg(name, title, summary), caption, numbers=_curve_table(curve, title), wide=wide)
+
+
+def _curve_table(curve: ReliabilityCurve, title: str) -> Markup:
+    names = ("Bin", "Mean probability", "Came true", "95 % interval", "Rows")
+    rows = [
+        [f"{left:.1f} to {right:.1f}", fixed(p), fixed(came), f"{fixed(low)} to {fixed(high)}", Cell(count(n), n)]
+        for p, came, low, high, n, left, right in zip(*curve, strict=True)
+    ]
+    return table(title, [Column(word, k > 0) for k, word in enumerate(names)], rows)

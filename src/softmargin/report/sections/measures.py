@@ -1,0 +1,198 @@
+"""How good the model is: the sentence to read first, measures with intervals, and which classes are taken for which."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...evaluation import MEASURES, Estimate
+from ..charts import Axis, interval
+from ..facts import Facts
+from ..numbers import count, fixed, number, percent, plural
+from ..page import Cell, Column, Markup, Section, element, joined, paragraph, scrolling, table
+
+#: What each measure means.
+_MEANINGS = {
+    "error": "Share of rows whose most probable class is not theirs.",
+    "balanced_error": "The same within each class, then averaged: rare classes count as much as common ones.",
+    "auc": "How often a row of a class is given more of it than a row of another: ½ is chance, 1 is perfect.",
+    "log_loss": "Mean of the negative logarithm of the probability of the class: confident mistakes cost most.",
+    "brier": "Mean squared distance of probabilities from what came true.",
+    "ece": "Mean distance between probabilities and frequencies. Noise alone raises it.",
+}
+#: The most classes of a whole matrix, and the most mistakes in a list.
+_MOST_CLASSES, _MOST_MISTAKES = 26, 40
+#: How many shades the style sheet has.
+_SHADES = 8
+
+
+def measures(facts: Facts) -> Section:
+    """The section."""
+    content = joined(_loo_words(facts), _reference_words(facts), _measures_table(facts), _confusion(facts))
+    return Section("measures", "Measures", content)
+
+
+def cards(facts: Facts) -> Markup:
+    """The four numbers to see first."""
+    kept = ("error", "log_loss", "auc", "ece")
+    return element("div", [_card(name, facts.evaluation[name]) for name in kept], class_="cards")
+
+
+def _card(name: str, found: Estimate) -> Markup:
+    form = percent if name == "error" else fixed
+    title = MEASURES[name][0].upper() + MEASURES[name][1:]
+    ends = "undefined here" if math.isnan(found.value) else f"{form(found.low)} to {form(found.high)}"
+    return element(
+        "div",
+        element("span", title, class_="what"),
+        element("span", form(found.value), class_="value"),
+        element("span", ends, class_="ends"),
+        class_="card",
+    )
+
+
+def verdict(facts: Facts) -> Markup:
+    """One paragraph that says how good the model is."""
+    error, guess = facts.evaluation["error"], facts.baseline["error"].value
+    loss, baseline = facts.evaluation["log_loss"], facts.baseline["log_loss"].value
+    better = "no better than" if loss.value >= baseline else "better than"
+    return paragraph(
+        f"On these {plural(facts.rows.n_rows, 'row')} the model is wrong in ",
+        element("strong", percent(error.value)),
+        f" of cases (95 % interval {percent(error.low)} to {percent(error.high)}); always naming the most common class "
+        f"would be wrong in {percent(guess)}. Its probabilities are {better} the shares of the classes alone: a log "
+        f"loss of {fixed(loss.value)} against {fixed(baseline)}.",
+        class_="verdict",
+    )
+
+
+def _loo_words(facts: Facts) -> Markup:
+    """What the model expected of rows it has not seen, beside what was found."""
+    expected, found = getattr(facts.core, "loo_log_loss_", None), facts.evaluation["log_loss"]
+    warning = "Measures on rows that the model learned from flatter it; held-out rows tell the truth."
+    if expected is None or math.isnan(expected):
+        return paragraph(warning, class_="note")
+    if found.high < expected:
+        word = "That is less than expected by more than chance: perhaps the model learned from these rows."
+    elif found.low > expected:
+        word = "That is more than expected by more than chance: perhaps these rows are of another population."
+    else:
+        word = "The two agree within what chance allows."
+    return paragraph(
+        f"From the training rows alone, each left out in turn, the model expected a log loss of {fixed(expected)}; "
+        f"here it is {fixed(found.value)} ({fixed(found.low)} to {fixed(found.high)}). {word} {warning}",
+        class_="note",
+    )
+
+
+def _reference_words(facts: Facts) -> Markup | None:
+    """The paired difference from the other model."""
+    if facts.reference is None:
+        return None
+    places, least = (np.arange(len(facts.codes)), facts.codes), np.finfo(float).eps
+    own, other = (-np.log(np.maximum(proba[places], least)) for proba in (facts.proba, facts.reference))
+    weight = facts.weight / facts.weight.sum()
+    mean = float(weight @ (own - other))
+    half = 1.96 * math.sqrt(float(weight**2 @ (own - other - mean) ** 2))
+    word = (
+        "lower than" if mean + half < 0 else "higher than" if mean - half > 0 else "not told apart by these rows from"
+    )
+    return paragraph(
+        f"Row by row, the log loss is {word} that of the reference: the mean difference is {number(mean)} "
+        f"({number(mean - half)} to {number(mean + half)})."
+    )
+
+
+def _measures_table(facts: Facts) -> Markup:
+    columns = [
+        Column("Measure"),
+        Column("Value", True),
+        Column("95 % interval", True),
+        Column(""),
+        Column("Shares alone", True),
+    ]
+    reference = facts.reference_evaluation
+    columns += [Column("Reference", True)] if reference else []
+    rows = []
+    for name, word in MEASURES.items():
+        found, guess = facts.evaluation[name], facts.baseline[name].value
+        high = np.nanmax([found.high, guess, 1e-9]) if name != "auc" else 1.0
+        low = min(0.5, found.low) if name == "auc" else 0.0
+        drawn = None if math.isnan(found.value) else interval(*found[1:], found.value, guess, Axis(low, float(high)))
+        what = joined(word, element("span", _MEANINGS[name], class_="meaning"))
+        row = [what, fixed(found.value), f"{fixed(found.low)} to {fixed(found.high)}", drawn, fixed(guess)]
+        rows.append(row + ([fixed(reference[name].value)] if reference else []))
+    words = (
+        "Dot and bar: the value and its interval; dashed: a guess that knows the shares of the classes and nothing "
+        "else. Intervals come from drawing rows anew, as though they were independent: rows of few groups vary more."
+    )
+    return joined(table("Measures of the probabilities", columns, rows), paragraph(words, class_="hint"))
+
+
+def _confusion(facts: Facts) -> Markup:
+    if facts.n_classes > _MOST_CLASSES:
+        return _mistakes(facts)
+    matrix, names = facts.confusion, facts.class_names
+    of_class, said = matrix.sum(axis=1), matrix.sum(axis=0)
+    head = element(
+        "tr",
+        element("th", "Class", scope="col"),
+        [element("th", f"said {name}", scope="col", class_="number") for name in names],
+        element("th", "rows", scope="col", class_="number"),
+        element("th", "found", scope="col", class_="number"),
+    )
+    body = [
+        element(
+            "tr",
+            element("th", names[k], scope="row"),
+            [_confused(matrix[k, j], of_class[k], k == j) for j in range(len(names))],
+            element("td", count(of_class[k]), class_="number"),
+            element("td", percent(_share(matrix[k, k], of_class[k])), class_="number"),
+        )
+        for k in range(len(names))
+    ]
+    right = [element("td", percent(_share(matrix[k, k], said[k])), class_="number") for k in range(len(names))]
+    body.append(
+        element(
+            "tr", element("th", "right when said", scope="row"), right, element("td"), element("td"), class_="total"
+        )
+    )
+    caption = f"Confusion matrix{', by weight of rows' if facts.is_weighted else ''}"
+    made = element(
+        "table", element("caption", caption), element("thead", head), element("tbody", body), class_="confusion"
+    )
+    words = (
+        "A row of the matrix is a class, a column what the model said: the diagonal is right. The darker a cell, the "
+        "larger its share of the class. 'Found' is the share of a class that was recognised, 'right when said' how far "
+        "a verdict can be trusted."
+    )
+    return joined(scrolling(made, caption), paragraph(words, class_="hint"))
+
+
+def _confused(weight: float, total: float, right: bool) -> Markup:
+    share = _share(weight, total)
+    shade = 0 if math.isnan(share) or weight == 0 else max(1, math.ceil(share * _SHADES))
+    content = [count(weight), element("span", percent(share), class_="share")] if weight else "0"
+    return element("td", content, class_=f"number shade-{shade} {'right' if right else 'wrong'}")
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.nan
+
+
+def _mistakes(facts: Facts) -> Markup:
+    """Of many classes, those that are taken for each other most often."""
+    matrix, names = facts.confusion, facts.class_names
+    wrong = matrix * (1 - np.eye(len(names)))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_MISTAKES]
+    pairs = [(k, j) for k, j in zip(*np.unravel_index(order, wrong.shape), strict=True) if wrong[k, j] > 0]
+    rows = [
+        [names[k], names[j], Cell(count(wrong[k, j]), wrong[k, j]), Cell(percent(share), share)]
+        for k, j in pairs
+        for share in [wrong[k, j] / matrix[k].sum()]
+    ]
+    columns = [Column("Class"), Column("Said"), Column("Rows", True), Column("Share of the class", True)]
+    if not rows:
+        return paragraph("No row was taken for another class.")
+    return table(f"Most common mistakes among {len(names)} classes", columns, rows, sortable=True)

@@ -1,0 +1,95 @@
+"""The model in words, how it was found, and its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..charts import Axis, Chart
+from ..facts import Facts
+from ..numbers import number, plural
+from ..page import Column, Markup, Section, element, figure, joined, paragraph, table
+from ..words import descriptions, model_sentence, parameters
+
+#: Points of a history that are drawn.
+_MOST_POINTS = 300
+
+
+def model(facts: Facts) -> Section:
+    """The section."""
+    core = facts.core
+    facts_list = element(
+        "dl", [[element("dt", word), element("dd", said[:1].upper() + said[1:])] for word, said in descriptions(core)]
+    )
+    drawn = element("div", list(filter(None, _histories(core))), class_="figures")
+    content = joined(paragraph(model_sentence(core)), facts_list, drawn, _parameters(core))
+    return Section("model", "Model", content)
+
+
+def _histories(core: Any) -> list[Markup | None]:
+    history = getattr(core, "history_", None) or []
+    value = np.array([entry["objective"] for entry in history], dtype=float)
+    if len(value) < 2 or not np.isfinite(value).any():
+        return []
+    if getattr(core, "draws_", None) is not None:
+        words = "It should wander about one level: a drift says that the chain has not arrived."
+        return [_trace(value, "draws", "Draws", "log-likelihood", "draw", words)]
+    accepted = np.array([entry.get("accepted", True) for entry in history], dtype=bool)
+    if not getattr(core, "n_particles_", 0):
+        return [_ascent(value, accepted)]
+    # Passes of the Gaussian belief come first, and the last of them reached the bound; then come the particles' steps.
+    reached = np.flatnonzero(value == getattr(core, "bound_", np.nan))
+    split = int(reached[-1]) + 1 if len(reached) else len(value)
+    words = "Mean log-density of the particles, estimated from minibatches: it should rise and then level off."
+    moved = value[split:]
+    later = _trace(moved, "particles", "Particles", "mean log-density", "look", words) if len(moved) > 1 else None
+    return [_ascent(value[:split], accepted[:split]), later]
+
+
+def _ascent(value: np.ndarray, accepted: np.ndarray) -> Markup | None:
+    """How far each pass was below the best, on a logarithmic scale: the only one on which the end can be seen."""
+    best = float(np.nanmax(value, initial=-np.inf))
+    gap, passes = best - value, np.arange(1, len(value) + 1)
+    seen = (gap > 1e-9 * max(1.0, abs(best))) & np.isfinite(gap)
+    if np.sum(seen & accepted) < 2:
+        return None
+    chart = Chart(Axis.around(passes[seen], "pass"), Axis.around(gap[seen], "below the best", log=True), left=64)
+    kept = _some(np.flatnonzero(seen & accepted))
+    chart.line(passes[kept], gap[kept], "c0 solid")
+    for which, class_ in ((kept, "c0"), (_some(np.flatnonzero(seen & ~accepted)), "quiet")):
+        tips = [f"pass {passes[k]}: {number(gap[k])} below" for k in which]
+        chart.dots(passes[which], gap[which], class_, 3.0, tips)
+    done, refused = plural(len(value), "pass", "passes"), int(np.sum(~accepted))
+    summary = f"After {done} the bound was {number(best, 6)}; the first was {number(best - value[0])} below."
+    caption = [
+        element("strong", "The way of the bound. "),
+        "How far each pass stayed below the best one, on a logarithmic scale: a steep fall is quick.",
+        f" Grey are {plural(refused, 'step')} that went too far and were taken back." if refused else "",
+        f" {summary} The bound is the objective of the fit: it does not compare models.",
+    ]
+    return figure(chart.svg("bound", "The way of the bound", summary), caption)
+
+
+def _trace(value: np.ndarray, name: str, title: str, label: str, unit: str, words: str) -> Markup:
+    steps, value = _some(np.arange(1, len(value) + 1)), _some(value)
+    chart = Chart(Axis.around(steps, unit), Axis.around(value, label), left=70)
+    chart.line(steps, value, "c0 solid")
+    summary = f"From {number(value[0], 5)} to {number(value[-1], 5)}."
+    return figure(chart.svg(name, title, summary), [element("strong", f"{title}. "), f"{words} {summary}"])
+
+
+def _some(values: np.ndarray) -> np.ndarray:
+    """No more than can be drawn, evenly spaced, ends included."""
+    if len(values) <= _MOST_POINTS:
+        return values
+    return values[np.unique(np.linspace(0, len(values) - 1, _MOST_POINTS).round().astype(int))]
+
+
+def _parameters(core: Any) -> Markup | None:
+    if not hasattr(core, "get_params"):
+        return None
+    rows = [[name, element("code", value), "default" if same else "given"] for name, value, same in parameters(core)]
+    columns = [Column("Parameter"), Column("Value"), Column("")]
+    inner = table("Parameters of the classifier", columns, rows)
+    return element("details", element("summary", "All parameters"), inner)

@@ -1,0 +1,86 @@
+"""Rows to look at: the surest mistakes, the most open rows, the surest of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..facts import Facts
+from ..numbers import fixed, plural
+from ..page import Cell, Column, Markup, Section, joined, paragraph, shown, table
+from ..rows import RawColumn, entry_text
+from .learned import relevant_columns
+
+#: Rows of each table, and most columns of the data in it.
+_N_ROWS, _N_COLUMNS = 15, 12
+
+
+def surest(facts: Facts) -> Section:
+    """The section."""
+    sure, there = facts.proba.max(axis=1), facts.weight > 0
+    wrong = np.flatnonzero(facts.is_wrong & there)
+    every = np.flatnonzero(there)
+    columns = [facts.rows.column(k) for k in _columns(facts)]
+    mistakes = paragraph("No row was taken for another class.")
+    if len(wrong):
+        mistakes = _rows_table(facts, "Surest mistakes", wrong[np.argsort(-sure[wrong], kind="stable")], columns)
+    more = facts.rows.n_columns - len(columns)
+    said = (
+        f" Of {plural(facts.rows.n_columns, 'column')} the {len(columns)} that matter most are shown." if more else ""
+    )
+    content = joined(
+        paragraph(
+            "Mistakes of which the model was sure are the most telling rows: a wrong label, an entry out of range, or "
+            f"something that the columns do not say.{said} Press a heading to sort."
+        ),
+        mistakes,
+        paragraph("Rows about which the model is least sure: classes overlap there, or it has seen too little."),
+        _rows_table(facts, "Most open rows", every[np.argsort(sure[every], kind="stable")], columns),
+        paragraph("Rows about which it is surest: what a class looks like to the model."),
+        _rows_table(facts, "Surest rows", every[np.argsort(-sure[every], kind="stable")], columns),
+    )
+    return Section("rows", "Rows", content)
+
+
+def _columns(facts: Facts) -> list[int]:
+    """All columns, or the most relevant ones in their order."""
+    n = facts.rows.n_columns
+    if n <= _N_COLUMNS:
+        return list(range(n))
+    chosen = [facts.rows.names.index(name) for name in relevant_columns(facts) if name in facts.rows.names]
+    rest = [k for k in range(n) if k not in set(chosen)]
+    return sorted((chosen + rest)[:_N_COLUMNS])
+
+
+def _rows_table(facts: Facts, caption: str, order: np.ndarray, columns: list[RawColumn]) -> Markup:
+    heads = [
+        Column("Row"),
+        Column("Class"),
+        Column("Said"),
+        Column("P(said)", True),
+        Column("P(class)", True),
+    ]
+    heads += [Column(shown(column.name, 30), column.kind == "number") for column in columns]
+    rows = [_row(facts, int(k), columns) for k in order[:_N_ROWS]]
+    return table(caption, heads, rows, sortable=True)
+
+
+def _row(facts: Facts, row: int, columns: list[RawColumn]) -> list[Any]:
+    code, said, p = facts.codes[row], facts.said[row], facts.proba[row]
+    mark = "miss" if code != said else None
+    label = facts.rows.labels[row]
+    own = [
+        Cell(shown(label, 20), float(label) if isinstance(label, (int, np.integer)) else None),
+        facts.class_names[code],
+        Cell(facts.class_names[said], None, mark),
+        Cell(fixed(p[said]), p[said]),
+        Cell(fixed(p[code]), p[code]),
+    ]
+    return own + [_entry(column, row) for column in columns]
+
+
+def _entry(column: RawColumn, row: int) -> Cell:
+    entry = column.entry(row)
+    sortable = entry is not None and column.kind == "number"
+    return Cell(entry_text(entry), float(entry) if sortable else None)  # type: ignore[arg-type]

@@ -1,0 +1,218 @@
+"""A fitted classifier in words, from its parameters and from what ``fit`` left on it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .numbers import number, percent, plural
+from .page import LONGEST, listed, shown
+
+_MODELS = {
+    "BayesianSVC": "a Gaussian process behind a hinge loss: a kernel support vector machine on inducing points",
+    "BayesianGPC": "a Gaussian process classifier with a logistic likelihood, on inducing points",
+    "BayesianLinearSVC": "a linear support vector machine with a posterior over its coefficients",
+    "BayesianMixedSVC": "a linear support vector machine with random effects",
+    "BayesianKernelMachine": "a kernel machine on random Fourier features",
+    "HybridClassifier": "a neural network with a Bayesian last layer",
+}
+_LOSSES = {
+    "hinge": "the hinge, its expectation taken exactly",
+    "hinge-augmented": "the hinge under its augmented bound, whose variances are too small",
+    "logistic": "the logistic loss, its expectation taken by quadrature",
+    "logistic-jj": "the logistic loss under the bound of Jaakkola and Jordan",
+    "logistic-taylor": "the logistic loss, expanded about the mean",
+    "probit": "the probit loss, its expectation taken by quadrature",
+    "probit-taylor": "the probit loss, expanded about the mean",
+}
+_INFERENCES = {
+    "auto": "coordinate ascent, or minibatches where there are many rows",
+    "cavi": "coordinate ascent over all rows",
+    "svi": "natural-gradient steps on minibatches",
+    "adam": "Adam on minibatches",
+    "gibbs": "draws of a Gibbs sampler",
+    "ecm": "a search for the mode",
+    "batch": "coordinate ascent with an inducing point at every distinct row",
+    "stein": "particles that move by Stein variational gradient descent",
+}
+_STOPS = {
+    "converged": "it ended because the bound had next to nothing left to gain",
+    "polished": "it ended after a pass of stochastic steps and one over all rows, not run to rest",
+    "passes": "it was cut short by max_iter, the bound still rising",
+    "time": "it was cut short by max_time",
+    "interrupt": "it was interrupted, and kept the best it had found",
+    "stalled": "no step raised the bound any more, though it was not at rest",
+    "draws": "it ended with the last draw",
+    "steps": "it ended with the last step of the particles",
+}
+_TUNINGS = {
+    "logistic": "the bound of the logistic loss, a true likelihood",
+    "bound": "the bound of the loss itself",
+    "bound-steps": "the bound of the loss itself, by gradient steps",
+    "loo": "the logistic bound and then the leave-one-out log loss",
+    "alternate": "the bound of the loss itself, in turns with the belief",
+    "hybrid": "the bound of the loss itself, in turns with the belief",
+    "full": "the bound of the loss itself, together with the belief",
+}
+_PRIORS = {
+    "ridge": "one variance for all coefficients, inferred",
+    "ard": "a variance for each coefficient, inferred",
+    "laplace-zero": "each coefficient is zero or not, and the share that is not is part of the prior",
+}
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def model_sentence(core: Any) -> str:
+    """What kind of model this is.
+
+    >>> from softmargin import BayesianSVC
+    >>> model_sentence(BayesianSVC())
+    'BayesianSVC: a Gaussian process behind a hinge loss: a kernel support vector machine on inducing points.'
+    """
+    name = type(core).__name__
+    if name == "BayesianSVC" and "hinge" not in getattr(core, "loss_", "hinge"):
+        return f"{name}: a Gaussian process on inducing points, with another loss than the hinge."
+    return f"{name}: {_MODELS[name]}." if name in _MODELS else f"{name}, a classifier with probabilities."
+
+
+def descriptions(core: Any) -> Iterator[tuple[str, str]]:
+    """What is to be said about a fitted classifier, point by point: a word, and a sentence."""
+    if hasattr(core, "loss_"):
+        yield "Loss", f"{_LOSSES.get(core.loss_, core.loss_)}.{_meeting(core)}"
+    yield from _kernel_words(core)
+    yield from _linear_words(core)
+    yield from _inference_words(core)
+    if getattr(core, "link_", None) is not None:
+        yield "Probabilities", _link_words(core)
+    if getattr(core, "class_weight", None) is not None:
+        yield "Class weights", _weight_words(core)
+
+
+def _meeting(core: Any) -> str:
+    """How more than two classes meet in the loss."""
+    if len(core.classes_) <= 2:
+        return ""
+    how = getattr(core, "multi_class", "auto")
+    return " Classes meet in one loss." if how == "auto" else f" Classes meet as multi_class={how!r} says."
+
+
+def _kernel_words(core: Any) -> Iterator[tuple[str, str]]:
+    kernel = getattr(core, "kernel_", None)
+    if kernel is not None:
+        yield "Kernel", f"{kernel_words(kernel)}."
+        judged = len(getattr(core, "tune_history_", None) or ())
+        tune = getattr(core, "tune", None)
+        if tune is None:
+            yield "Tuning", "none: the kernel was held as given."
+        else:
+            tried = f" {plural(judged, 'kernel was', 'kernels were')} judged." if judged else ""
+            yield "Tuning", f"kernels were judged by {_TUNINGS.get(tune, tune)}.{tried}"
+    if hasattr(core, "inducing_points_"):
+        yield "Inducing points", f"{len(core.inducing_points_):,}, through which rows see each other."
+    if hasattr(core, "n_frequencies_"):
+        particles = core.n_particles_
+        cloud = f", and {plural(particles, 'particle')} over weights and kernels" if particles else ", and no particles"
+        yield "Features", f"waves of {plural(core.n_frequencies_, 'random frequency', 'random frequencies')}{cloud}."
+
+
+def kernel_words(kernel: Any) -> str:
+    """A kernel without its length-scales, which a drawing shows.
+
+    >>> from softmargin.kernels import RBF, Constant, Matern
+    >>> kernel_words(2.0 * RBF((1.0, 3.0)) + Constant(0.5))
+    '2 times a squared exponential with a length-scale for each column, plus a constant of variance 0.5'
+    """
+    name = type(kernel).__name__
+    if name == "Sum":
+        return f"{kernel_words(kernel.first)}, plus {kernel_words(kernel.second)}"
+    if name == "Product":
+        first, second = kernel.first, kernel.second
+        left = number(first.variance) if type(first).__name__ == "Constant" else f"({kernel_words(first)})"
+        return f"{left} times {kernel_words(second)}"
+    if name in ("RBF", "Matern"):
+        shape = "a squared exponential" if name == "RBF" else f"a Matérn kernel of smoothness {number(kernel.nu)}"
+        one = isinstance(kernel.length_scale, float)
+        return (
+            f"{shape} with {f'length-scale {number(kernel.length_scale)}' if one else 'a length-scale for each column'}"
+        )
+    nouns = {"Constant": "a constant", "White": "noise", "Linear": "a linear kernel"}
+    return f"{nouns.get(name, name)} of variance {number(kernel.variance)}" if name in nouns else shown(kernel)
+
+
+def _linear_words(core: Any) -> Iterator[tuple[str, str]]:
+    if not hasattr(core, "coef_") or not hasattr(core, "prior"):
+        return
+    if getattr(core, "formula", None):
+        yield "Formula", shown(core.formula, 200)
+    given = isinstance(core.prior, str)
+    words = _PRIORS.get(core.prior, core.prior) if given else "as given"
+    variance = np.ravel(np.asarray(getattr(core, "prior_variance_", np.nan), dtype=float)) if given else np.empty(0)
+    found = f"; the variance was found to be {number(variance[0])}" if len(variance) == 1 else ""
+    yield "Prior", f"{words}{found}."
+    components = getattr(core, "variance_components_", None)
+    if components:
+        yield "Random effects", f"of {listed([shown(name) for name in components])}."
+
+
+def _inference_words(core: Any) -> Iterator[tuple[str, str]]:
+    history = getattr(core, "history_", None) or []
+    particles = getattr(core, "n_particles_", 0)
+    how = "stein" if particles else getattr(core, "inference", None)
+    if how is None:
+        return
+    words = _INFERENCES.get(how, how)
+    if how == "auto" and getattr(core, "stop_reason_", "") == "converged":
+        words = _INFERENCES["cavi"]
+    passes = plural(len(history), "draw" if how == "gibbs" else "pass", None if how == "gibbs" else "passes")
+    took = f" in {number(history[-1]['seconds'], 2)} s, tuning included" if history else ""
+    reason = _STOPS.get(getattr(core, "stop_reason_", ""), "")
+    yield "Inference", f"{words}: {passes}{took}{f'; {reason}' if reason else ''}."
+
+
+def _link_words(core: Any) -> str:
+    link, how = core.link_, getattr(core, "link", "")
+    slope = getattr(link, "slope", None)
+    if how == "loo" and slope is not None:
+        return (
+            "calibrated on leave-one-out moments of the training rows: latent values are multiplied by "
+            f"{number(slope)} and damped by their variance."
+        )
+    return f"the plain {'probit' if 'Probit' in type(link).__name__ else 'logistic'} link."
+
+
+def _weight_words(core: Any) -> str:
+    words = f"class_weight={shown(core.class_weight)}: probabilities refer to that population"
+    fitted, data = getattr(core, "fitted_prior_", None), getattr(core, "data_prior_", None)
+    if fitted is None or data is None or len(fitted) > 5:
+        return f"{words}."
+    shares = [
+        f"{shown(label, 20)} {percent(a)} (in the data {percent(b)})"
+        for label, a, b in zip(core.classes_, fitted, data, strict=True)
+    ]
+    return f"{words}, in which classes have the shares {listed(shares)}. softmargin.prior_shift takes them back."
+
+
+def parameters(core: Any) -> list[tuple[str, str, bool]]:
+    """Each parameter with its value, and whether that is the default."""
+    defaults = {name: known.default for name, known in inspect.signature(type(core).__init__).parameters.items()}
+    rows = []
+    for name, value in sorted(core.get_params(deep=False).items()):
+        same = value is defaults.get(name) or (
+            type(value) is type(defaults.get(name)) and repr(value) == repr(defaults.get(name))
+        )
+        rows.append((name, shown(_ADDRESS.sub("", repr(value)), 2 * LONGEST), bool(same)))
+    return rows
+
+
+def sizes(core: Any) -> str:
+    """How many of each class the model had learned from, as far as it knows."""
+    prior = getattr(core, "data_prior_", None)
+    if prior is None or len(prior) > 10:
+        return ""
+    return listed(
+        [f"{shown(label, 20)} {percent(share)}" for label, share in zip(core.classes_, prior, strict=True)], 10
+    )
