@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
     "benchmarks",
     "mathml",
     "reference",
@@ -44,6 +45,19 @@ autosummary_generate = False
 nitpicky = True
 # Names of other packages and of inner parts lead nowhere here: all that is public must lead somewhere.
 nitpick_ignore_regex = [("py:.*", r"(?!softmargin\.).*"), ("py:obj", r"softmargin\.(rows|active\.diverse)\b.*")]
+
+# Examples: each is run when the site is built, and an error in one is an error of the build.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
+    "image_srcset": ["2x"],
+    "download_all_examples": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+    "write_computation_times": False,
+}
 
 html_theme = "furo"
 html_title = "softmargin"
