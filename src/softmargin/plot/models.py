@@ -34,7 +34,7 @@ def seen_inside(model: Any, X: Any) -> Any:
     if hasattr(model, "best_estimator_"):
         return seen_inside(model.best_estimator_, X)
     if hasattr(model, "classifier_"):
-        return seen_inside(model.classifier_, model.transform(X) if hasattr(model, "transform") else X)
+        return seen_inside(model.classifier_, model.encode(X) if hasattr(model, "encode") else X)
     return X
 
 
