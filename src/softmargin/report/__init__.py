@@ -49,8 +49,8 @@ def html(
     X : array, CSR matrix, or frame of pandas or polars
         Rows to judge the model by, as they came.  Measures on rows that the model has learned from flatter it: hold
         some out.
-    y : sequence of labels, optional
-        Where a formula names them, they are taken from the frame.
+    y : sequence of labels, or the name of a column of ``X``, optional
+        By default the column that a `softmargin.tables.TableClassifier` was told to learn, or that a formula names.
     title : str, optional
         Of the page; by default the model's name.
     sample_weight : sequence of weights, optional

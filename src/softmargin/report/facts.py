@@ -61,10 +61,11 @@ class Facts:
         check_is_fitted(model)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"A report needs a classifier with predict_proba, got {type(model).__name__}.")
-        core, rows = core_of(model), Rows(X, getattr(model, "feature_names_in_", None))
+        core = core_of(model)
+        X, y = _apart(model, core, X, y)
+        rows = Rows(X, getattr(model, "feature_names_in_", None))
         if not rows.n_rows:
             raise ValueError("X has no rows: a report needs rows with labels.")
-        y = _labels(core, X, y)
         check_consistent_length(X, y)
         weight = check_weights(sample_weight, rows.n_rows)
         if not weight.any():
@@ -127,14 +128,14 @@ class Facts:
     @cached_property
     def numbers(self) -> Numbers | None:
         """The columns that the classifier itself sees; None if there is no telling."""
-        if getattr(self.core, "design_", None) is not None:  # a formula makes its own columns
-            names = list(self.core.fixed_names_)
-            return Numbers.of(np.asarray(self.core.design_.matrix(self.X))[:, : len(names)], names, self.weight)
         seen = self.X
         if isinstance(self.model, Pipeline):
             seen = self.model[:-1].transform(seen)
         elif self.core is not self.model:
-            seen = self.model.transform(seen)
+            seen = self.model.encode(seen)
+        if getattr(self.core, "design_", None) is not None:  # a formula makes its own columns
+            names = list(self.core.fixed_names_)
+            return Numbers.of(np.asarray(self.core.design_.matrix(seen))[:, : len(names)], names, self.weight)
         try:
             matrix = (seen.toarray() if scipy.sparse.issparse(seen) else np.asarray(seen)).astype(float)
         except (TypeError, ValueError):
@@ -153,16 +154,22 @@ def core_of(model: Any) -> Any:
     """The classifier within a model that prepares its rows, or the model itself."""
     if isinstance(model, Pipeline):
         return core_of(model[-1])
-    return getattr(model, "classifier_", model)
+    return model.classifier_ if hasattr(model, "encode") else model
 
 
-def _labels(core: Any, X: Any, y: Any) -> np.ndarray:
-    """The labels; those of a formula are in the table."""
-    if y is None and getattr(core, "design_", None) is not None:
-        y = core.design_.response(X, None)
+def _apart(model: Any, core: Any, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+    """The rows without their labels, and the labels: in a frame, these may be one of its columns."""
+    name = y if isinstance(y, str) else getattr(model, "target_", None)
+    if name is None:
+        name = getattr(getattr(core, "design_", None), "response_name", None)
+    if name is not None and hasattr(X, "columns") and name in X.columns:
+        y = X[name] if y is None or isinstance(y, str) else y
+        X = X.drop(columns=[name]) if hasattr(X, "iloc") else X.drop(name)
+    if isinstance(y, str):
+        raise ValueError(f"y={y!r} names a column that X does not have.")
     if y is None:
         raise ValueError("y is None: a report needs the labels of the rows.")
-    return column_or_1d(np.asarray(y))
+    return X, column_or_1d(np.asarray(y))
 
 
 def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:

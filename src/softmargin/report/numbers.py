@@ -7,6 +7,8 @@ from typing import Any
 
 #: From here on, and below the inverse of the other, numbers are written with an exponent.
 _LARGE, _SMALL = 1e7, 1e-4
+#: From here on thousands are set apart: years are not.
+_GROUPED = 1e4
 #: What stands for no number, and before a negative one.
 NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
@@ -15,8 +17,8 @@ SPACE = "\N{NO-BREAK SPACE}"
 def number(value: Any, digits: int = 3) -> str:
     """A number with so many significant digits, none of them lost before the point.
 
-    >>> [number(x) for x in (0.012345, 1234567.8, -2.0, 0.5, 1e-9, float("nan"))]
-    ['0.0123', '1,234,568', '−2', '0.5', '1e−9', '–']
+    >>> [number(x) for x in (0.012345, 1234567.8, 2026, -2.0, 0.5, 1e-9, float("nan"))]
+    ['0.0123', '1,234,568', '2026', '−2', '0.5', '1e−9', '–']
     """
     value = float(value)
     if math.isnan(value):
@@ -31,7 +33,7 @@ def number(value: Any, digits: int = 3) -> str:
         text = "0"
     else:
         places = max(0, digits - 1 - math.floor(math.log10(size)))
-        text = _trimmed(f"{size:,.{places}f}")
+        text = _trimmed(f"{size:{',' if size >= _GROUPED else ''}.{places}f}")
     return f"{MINUS if value < 0 else ''}{text}".replace("e-", f"e{MINUS}")
 
 
@@ -54,8 +56,8 @@ def percent(share: Any) -> str:
 
     The space before the sign does not break.
 
-    >>> [percent(x).replace(SPACE, " ") for x in (0.0, 0.00012, 0.0213, 0.5, 0.99996, 1.0, float("nan"))]
-    ['0 %', '0.012 %', '2.1 %', '50.0 %', '99.996 %', '100 %', '–']
+    >>> [percent(x).replace(SPACE, " ") for x in (0.0, 0.00012, 0.0213, 0.5, 0.99988, 1.0, float("nan"))]
+    ['0 %', '0.012 %', '2.1 %', '50.0 %', '99.988 %', '100 %', '–']
     """
     share = float(share)
     if math.isnan(share):

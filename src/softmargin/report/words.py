@@ -168,7 +168,8 @@ def _inference_words(core: Any) -> Iterator[tuple[str, str]]:
     if how == "auto" and getattr(core, "stop_reason_", "") == "converged":
         words = _INFERENCES["cavi"]
     passes = plural(len(history), "draw" if how == "gibbs" else "pass", None if how == "gibbs" else "passes")
-    took = f" in {number(history[-1]['seconds'], 2)} s, tuning included" if history else ""
+    took = f" in {number(history[-1]['seconds'], 2)} s" if history else ""
+    took += ", tuning included" if took and getattr(core, "tune_history_", None) else ""
     reason = _STOPS.get(getattr(core, "stop_reason_", ""), "")
     yield "Inference", f"{words}: {passes}{took}{f'; {reason}' if reason else ''}."
 

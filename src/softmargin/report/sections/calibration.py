@@ -26,7 +26,7 @@ def calibration(facts: Facts) -> Section:
     else:
         drawn = [_confidence(facts)]
         for k in drawn_classes(facts):
-            drawn += [_reliability(facts, k, f"reliability-{k}"), against_others(facts, k)]
+            drawn += [_reliability(facts, k, f"reliability-{k}"), against_others(facts, k, explained=len(drawn) == 1)]
     words = [
         "A probability is calibrated if, among rows that were given 0.7, seven in ten are of the class.",
         left_out_words(facts),
@@ -58,11 +58,18 @@ def _reliability(facts: Facts, k: int, name: str) -> Markup:
     curve = reliability_curve(facts.codes == k, facts.proba[:, k], sample_weight=facts.weight, pos_label=True)
     known = shown(facts.class_names[k], _AXIS_NAME)
     axes = f"probability of {known}", f"share that is {known}"
-    return _drawn(curve, name, f"Reliability of the probability of {facts.class_names[k]}", axes, f"c{k % N_COLOURS}")
+    title, colour = f"Reliability of the probability of {facts.class_names[k]}", f"c{k % N_COLOURS}"
+    return _drawn(curve, name, title, axes, colour, explained=facts.n_classes == 2)
 
 
 def _drawn(
-    curve: ReliabilityCurve, name: str, title: str, axes: tuple[str, str], colour: str, wide: bool = False
+    curve: ReliabilityCurve,
+    name: str,
+    title: str,
+    axes: tuple[str, str],
+    colour: str,
+    wide: bool = False,
+    explained: bool = True,
 ) -> Markup:
     chart = Chart(Axis(0, 1, axes[0]), Axis(0, 1, axes[1]))
     chart.boxes(curve.left, curve.right, curve.low, curve.high, colour)
@@ -72,11 +79,11 @@ def _drawn(
         chart.dots([p], [came], colour, size, [f"{fixed(p, 2)} given, {percent(came)} came true, {count(n)} rows"])
     held = int(np.sum((curve.low <= curve.probability) & (curve.probability <= curve.high)))
     summary = f"In {held} of {plural(len(curve.low), 'bin')} the band holds the mean probability."
-    caption = [
-        element("strong", f"{title}. "),
+    words = (
         "On the dashed diagonal, frequencies are what was promised; a dot below it was promised too much. Dots are "
-        f"bins of width 0.1, larger with more rows; bands are their 95 % intervals, high where rows are few. {summary}",
-    ]
+        "bins of width 0.1, larger with more rows; bands are their 95 % intervals, high where rows are few. "
+    )
+    caption = [element("strong", f"{title}. "), words if explained else None, summary]
     return figure(chart.svg(name, title, summary), caption, numbers=_curve_table(curve, title), wide=wide)
 
 

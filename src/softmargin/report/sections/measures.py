@@ -163,9 +163,9 @@ def _confusion(facts: Facts) -> Markup:
         "table", element("caption", caption), element("thead", head), element("tbody", body), class_="confusion"
     )
     words = (
-        "A row of the matrix is a class, a column what the model said: the diagonal is right. The darker a cell, the "
-        "larger its share of the class. 'Found' is the share of a class that was recognised, 'right when said' how far "
-        "a verdict can be trusted."
+        "A row of the matrix is a class, a column what the model said: the diagonal is right. The stronger the colour, "
+        "the larger its share of the class. 'Found' is the share of a class that was recognised, 'right when said' how "
+        "far a verdict can be trusted."
     )
     return joined(scrolling(made, caption), paragraph(words, class_="hint"))
 

@@ -89,7 +89,7 @@ def _thresholds(facts: Facts) -> Markup:
         shares = (found / (weight @ own), mistaken / (weight @ ~own), found / max(found + mistaken, 1e-300))
         trusted = percent(shares[2]) if found + mistaken > 0 else NOTHING
         rows.append([f"{threshold:g}", percent((found + mistaken) / weight.sum()), *map(percent, shares[:2]), trusted])
-    names = ("Threshold", f"Said {known}", "Of these found", "Others mistaken", "Right when said")
+    names = ("Threshold", f"Said {known}", "Found", "Others mistaken", "Right when said")
     caption = [
         element("strong", "Other thresholds. "),
         f"What happens if {known} is said wherever its probability exceeds the threshold. If a missed row costs c "

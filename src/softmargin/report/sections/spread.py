@@ -31,25 +31,25 @@ def two_classes(facts: Facts) -> Markup:
     return _histogram(facts, 1, "probabilities", groups)
 
 
-def against_others(facts: Facts, k: int) -> Markup:
+def against_others(facts: Facts, k: int, explained: bool) -> Markup:
     """The probabilities of one of many classes, of its rows and of all others."""
     own = facts.codes == k
     groups = [_Group(own, facts.class_names[k], f"c{k % N_COLOURS}"), _Group(~own, "all other classes", "quiet")]
-    return _histogram(facts, k, f"probabilities-{k}", groups)
+    return _histogram(facts, k, f"probabilities-{k}", groups, explained)
 
 
-def _histogram(facts: Facts, k: int, name: str, groups: list[_Group]) -> Markup:
+def _histogram(facts: Facts, k: int, name: str, groups: list[_Group], explained: bool = True) -> Markup:
     """Upwards for the first group, downwards for the second; bars are shares of a group."""
     p, known, (first, second) = facts.proba[:, k], facts.class_names[k], groups
     shares = [_shares(p[group.rows], facts.weight[group.rows]) for group in groups]
     middle = [_middle(p[group.rows], facts.weight[group.rows]) for group in groups]
     title = f"Probabilities of {known}"
     summary = f"The median is {middle[0]} for rows of {first.name} and {middle[1]} for {second.name}."
-    caption = [
-        element("strong", f"{title}. "),
+    words = (
         f"Rows of {first.name} point up and should lie to the right, those of {second.name} point down and should lie "
-        f"to the left; bars are shares of each. {summary}",
-    ]
+        f"to the left; bars are shares of each. "
+    )
+    caption = [element("strong", f"{title}. "), words if explained else None, summary]
     bins = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(_EDGES)]
     rows = [[word, percent(up), percent(down)] for word, up, down in zip(bins, *shares, strict=True)]
     columns = [Column("Probability"), *(Column(group.name, True) for group in groups)]
