@@ -50,7 +50,7 @@ nitpick_ignore_regex = [("py:.*", r"(?!softmargin\.).*"), ("py:obj", r"softmargi
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
+    "ignore_pattern": r"^(?!plot_)",
     "image_srcset": ["2x"],
     "download_all_examples": False,
     "show_signature": False,
@@ -62,6 +62,11 @@ sphinx_gallery_conf = {
 html_theme = "furo"
 html_title = "softmargin"
 html_static_path = ["_static"]
+html_favicon = "_static/mark.svg"
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#174a75", "color-brand-content": "#2266a8"},
+    "dark_css_variables": {"color-brand-primary": "#a9d0f5", "color-brand-content": "#6fb1ee"},
+}
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

@@ -46,21 +46,24 @@ def _entry(name: str, thing: Any) -> list[str]:
     return [f".. {'autofunction' if callable(thing) else 'autodata'}:: {name}", ""]
 
 
-class CommandLine(SphinxDirective):
-    """The command and its subcommands, from the help that they print."""
+def _command_line() -> str:
+    """Markdown of the command and its subcommands, from the help that they print."""
+    import typer
+    from typer.cli import get_docs_for_click
 
-    def run(self) -> list[nodes.Node]:
-        import typer
-        from typer.cli import get_docs_for_click
+    from softmargin import cli
 
-        from softmargin import cli
+    command = typer.main.get_command(cli.build())
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="softmargin")
+    # The page has a title already, and the prompt of the examples is not to be copied.
+    return text.split("\n", 1)[1].replace("```console\n$ ", "```text\n")
 
-        self.env.note_dependency(str(cli.__file__))
-        command = typer.main.get_command(cli.build())
-        text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="softmargin")
-        # The page has a title already, and the prompt of the examples is not to be copied.
-        body = text.split("\n", 1)[1].replace("```console\n$ ", "```text\n")
-        return self.parse_text_to_nodes(body, allow_section_headings=True)
+
+def _read(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Sections cannot come from a directive, so the text of the command takes the place of its mark."""
+    mark = "```{command-line}\n```"
+    if mark in source[0]:
+        source[0] = source[0].replace(mark, _command_line())
 
 
 def _skip(app: Sphinx, kind: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
@@ -69,8 +72,8 @@ def _skip(app: Sphinx, kind: str, name: str, thing: Any, skip: bool, options: An
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Registers the directives."""
+    """Registers the directive, and what is connected to pages."""
     app.add_directive("public", Public)
-    app.add_directive("command-line", CommandLine)
+    app.connect("source-read", _read)
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
