@@ -4,6 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from softmargin.tables import TableClassifier, TableEncoder
 
 ESTIMATORS = [
     BayesianSVC(),
@@ -17,6 +18,9 @@ ESTIMATORS = [
     BayesianMixedSVC(),
     BayesianMixedSVC(loss="logistic", prior="laplace-zero"),
     BayesianMixedSVC(prior="ard", fit_intercept=False),
+    TableEncoder(),
+    TableClassifier(),
+    TableClassifier(BayesianLinearSVC()),
 ]
 
 

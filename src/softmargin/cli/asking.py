@@ -112,7 +112,7 @@ def columns_of(model: Any, frame: Any) -> Any:
     for name in known:
         if name not in frame.columns:
             raise ValueError(
-                f"The table has no column {name!r}, which the model was fitted on{near(name, frame.columns)}."
+                f"The table has no column {name!r}, which the model was fitted on{near(name, frame.columns)}"
             )
     return frame[list(known)]
 

@@ -1,0 +1,128 @@
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import metrics
+
+from softmargin.evaluation import MEASURES, evaluate, log_losses
+from softmargin.metrics import expected_calibration_error
+
+
+def binary(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.random(n).round(2)  # with ties
+    return rng.random(n) < p**1.5, np.column_stack([1 - p, p]), rng.integers(0, 4, n).astype(float)
+
+
+def many(n=300, n_classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet(np.full(n_classes, 0.7), size=n)
+    return np.array([rng.choice(n_classes, p=row) for row in proba]), proba, rng.integers(0, 4, n).astype(float)
+
+
+def test_two_classes_are_measured_as_scikit_learn_does():
+    y, proba, weight = binary()
+    found = evaluate(y, proba, classes=[False, True], sample_weight=weight, n_bootstrap=2)
+    p, options = proba[:, 1], {"sample_weight": weight}
+    predicted = proba.argmax(axis=1).astype(bool)
+    expected = {
+        "error": 1 - metrics.accuracy_score(y, predicted, **options),
+        "balanced_error": 1 - metrics.balanced_accuracy_score(y, predicted, **options),
+        "auc": metrics.roc_auc_score(y, p, **options),
+        "log_loss": metrics.log_loss(y, p, **options),
+        "brier": metrics.brier_score_loss(y, p, **options),
+        "ece": expected_calibration_error(y, p, **options),
+    }
+    assert list(found.measures) == list(MEASURES) == list(expected)
+    assert_allclose([found[name].value for name in expected], list(expected.values()), rtol=1e-12)
+
+
+def test_many_classes_are_measured_as_scikit_learn_does():
+    y, proba, _ = many()
+    found = evaluate(y, proba, classes=range(4), n_bootstrap=2)
+    assert found["auc"].value == pytest.approx(metrics.roc_auc_score(y, proba, multi_class="ovr"))
+    assert found["log_loss"].value == pytest.approx(metrics.log_loss(y, proba))
+    assert found["brier"].value == pytest.approx(np.mean(((np.eye(4)[y] - proba) ** 2).sum(axis=1)))
+    top = proba.argmax(axis=1) == y
+    assert found["ece"].value == pytest.approx(expected_calibration_error(top, proba.max(axis=1)))
+    assert found["error"].value == pytest.approx(1 - top.mean())
+
+
+@pytest.mark.parametrize("make", [binary, many])
+def test_a_weight_of_k_is_k_rows(make):
+    y, proba, weight = make()
+    classes = np.unique(y)
+    weighted = evaluate(y, proba, classes=classes, sample_weight=weight, n_bootstrap=1)
+    times = weight.astype(int)
+    repeated = evaluate(np.repeat(y, times), np.repeat(proba, times, axis=0), classes=classes, n_bootstrap=1)
+    for name in MEASURES:
+        assert weighted[name].value == pytest.approx(repeated[name].value, rel=1e-12), name
+
+
+def test_classes_may_come_in_any_order():
+    y, proba, _ = many()
+    names = np.array(["d", "a", "c", "b"])
+    one = evaluate(names[y], proba, classes=names, n_bootstrap=3)
+    other = evaluate(y, proba, classes=range(4), n_bootstrap=3)
+    assert one == other
+
+
+def test_intervals_have_the_width_of_the_sampling_distribution():
+    """An error is a binomial share: of 400 rows its interval is 2 x 1.96 sd wide, to the noise of 2,000 draws (3 %)."""
+    y, proba, _ = binary()
+    error = evaluate(y, proba, classes=[False, True], n_bootstrap=2000)["error"]
+    width = 2 * 1.96 * np.sqrt(error.value * (1 - error.value) / len(y))
+    assert error.high - error.low == pytest.approx(width, rel=0.1)
+    assert error.low < error.value < error.high
+
+
+def test_intervals_of_the_area_agree_with_delong():
+    """The variance of an area by DeLong et al. (1988), from placements; the bootstrap's to its noise and their bias."""
+    y, proba, _ = binary()
+    p, area = proba[:, 1], evaluate(y, proba, classes=[False, True], n_bootstrap=2000)["auc"]
+    hits, misses = p[y], p[~y]
+    wins = (hits[:, None] > misses) + 0.5 * (hits[:, None] == misses)
+    variance = wins.mean(axis=1).var(ddof=1) / len(hits) + wins.mean(axis=0).var(ddof=1) / len(misses)
+    assert area.high - area.low == pytest.approx(2 * 1.96 * np.sqrt(variance), rel=0.1)
+
+
+def test_what_is_undefined_is_nan_and_null():
+    found = evaluate([1, 1], [[0.2, 0.8], [0.6, 0.4]], classes=[0, 1], n_bootstrap=5)
+    assert np.isnan(found["auc"].value)
+    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert plain["measures"]["auc"] == {"value": None, "low": None, "high": None}
+    assert plain["measures"]["error"]["value"] == 0.5
+    assert (plain["n_rows"], plain["n_bootstrap"]) == (2, 5)
+
+
+def test_impossible_labels_cost_much_but_not_infinity():
+    assert log_losses([0], [[0.0, 1.0]], classes=[0, 1])[0] == pytest.approx(
+        metrics.log_loss([0], [[0.0, 1.0]], labels=[0, 1])
+    )
+
+
+def test_the_same_seed_gives_the_same_intervals():
+    y, proba, _ = binary()
+    one, same, other = (evaluate(y, proba, classes=[False, True], n_bootstrap=20, random_state=s) for s in (0, 0, 1))
+    assert one == same != other
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [0, 2]}, "1 labels are of classes that the probabilities do not know, such as .*2"),
+        ({"y": ["a", "b"]}, "do not know"),
+        ({"y": [0]}, "inconsistent numbers"),
+        ({"proba": [[0.5, 0.5, 0.0]] * 2}, "a column for each of 2 classes"),
+        ({"proba": [[np.nan, 0.5]] * 2}, "between 0 and 1"),
+        ({"sample_weight": [0.0, 0.0]}, "All weights are zero"),
+        ({"sample_weight": [1.0, -1.0]}, "weight"),
+        ({"level": 1.0}, "level must lie between 0 and 1"),
+        ({"n_bootstrap": 0}, "n_bootstrap"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    given = {"y": [0, 1], "proba": [[0.5, 0.5]] * 2} | change
+    with pytest.raises(ValueError, match=message):
+        evaluate(given.pop("y"), given.pop("proba"), classes=[0, 1], **given)

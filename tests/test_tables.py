@@ -1,0 +1,410 @@
+"""Tables of anything: what becomes of columns, and models that take them."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+import softmargin
+from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from softmargin.store import StoreError
+from softmargin.tables import TableClassifier, TableEncoder, read_table, write_table
+from softmargin.tables.tidier import TableTidier
+
+
+def column_of(values, **options):
+    """What becomes of one column beside another that varies."""
+    frame = pd.DataFrame({"x": values, "beside": np.arange(len(values)) % 7 + 0.5})
+    encoder = TableEncoder(**options).fit(frame)
+    names = [name for name in encoder.get_feature_names_out() if name != "beside"]
+    return names, encoder.transform(frame)[:, : len(names)], encoder.describe().iloc[0]
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.5, -2.0, 7.0],
+        [1, 5, 2],
+        [True, False, True],
+        pd.array([1, 5, 2], dtype="Int64"),
+        pd.array([1.5, 2.5, 0], dtype="Float32"),
+        ["1.5", "2", "-7e3"],
+        np.array([1, 2.5, "3"], dtype=object),
+    ],
+)
+def test_numbers_stay_what_they_are(values):
+    names, found, described = column_of(values)
+    assert names == ["x"]
+    assert_array_equal(found[:, 0], [float(value) for value in values])
+    assert (described["kind"], described["becomes"]) == ("number", "itself")
+
+
+def test_lengths_of_time_are_days():
+    assert_array_equal(column_of(pd.to_timedelta([12, 24, 60], unit="h"))[1][:, 0], [0.5, 1.0, 2.5])
+
+
+def test_gaps_are_filled_with_the_median_and_many_are_flagged():
+    values = np.r_[np.full(10, np.nan), 1.0, 2.0, 9.0]
+    names, found, described = column_of(values)
+    assert names == ["x", "x=(missing)"]
+    assert_array_equal(found, np.column_stack([np.r_[np.full(10, 2.0), 1.0, 2.0, 9.0], np.r_[np.ones(10), 0, 0, 0]]))
+    assert described["note"] == "10 of 13 missing, the median instead"
+    assert column_of(values[1:])[0] == ["x"]  # nine are too few to learn from
+
+
+def test_gaps_are_kept_on_request():
+    names, found, described = column_of([1.0, np.nan, 3.0], gaps="keep")
+    assert names == ["x"]
+    assert_array_equal(found[:, 0], [1.0, np.nan, 3.0])
+    assert described["note"] == "1 of 3 missing, modelled"
+
+
+def test_gaps_that_fit_did_not_see_are_filled_as_well():
+    encoder = TableEncoder().fit(pd.DataFrame({"x": [1.0, 2.0, 6.0], "c": ["a", "b", "c"]}))
+    assert_array_equal(encoder.transform(pd.DataFrame({"x": [None], "c": [None]})), [[2.0, 0.0, 0.0, 0.0]])
+
+
+# Names
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+def test_levels_become_columns(dtype):
+    names, found, described = column_of(pd.Series(["b", "a", "c", "a"], dtype=dtype))
+    assert names == ["x=a", "x=b", "x=c"]
+    assert_array_equal(found, [[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]])
+    assert (described["kind"], described["becomes"]) == ("category", "3 of 0 and 1: a, b, c")
+
+
+def test_two_levels_need_one_column():
+    names, found, _ = column_of(["yes", "no", "yes"])
+    assert names == ["x=yes"]
+    assert_array_equal(found[:, 0], [1, 0, 1])
+
+
+def test_gaps_among_names():
+    values = ["a"] * 3 + ["b"] * 3 + [None]
+    assert_array_equal(column_of(values)[1][-1], [0.5])  # between the two
+    assert_array_equal(column_of(values, gaps="keep")[1][-1], [np.nan])
+    many = [*values, *[None] * 9]
+    names, found, described = column_of(many)
+    assert names == ["x=a", "x=b", "x=(missing)"]
+    assert_array_equal(found[-1], [0, 0, 1])
+    assert described["note"].endswith("a level of their own")
+
+
+def test_rare_levels_are_pooled_with_those_never_seen():
+    frame = pd.DataFrame({"x": list("aaabbbccde")})
+    encoder = TableEncoder(max_levels=2).fit(frame)
+    assert encoder.get_feature_names_out().tolist() == ["x=a", "x=b", "x=(other)"]
+    assert_array_equal(
+        encoder.transform(pd.DataFrame({"x": ["a", "c", "never seen"]})), [[1, 0, 0], [0, 0, 1], [0, 0, 1]]
+    )
+    assert encoder.describe()["note"][0] == "3 rarer levels pooled"
+
+
+def test_a_level_that_fit_did_not_see_is_a_gap():
+    frame = pd.DataFrame({"x": ["a", "b", "c"]})
+    unknown = pd.DataFrame({"x": ["z"]})
+    assert_array_equal(TableEncoder().fit(frame).transform(unknown), [[0, 0, 0]])
+    assert_array_equal(TableEncoder(gaps="keep").fit(frame).transform(unknown), [[np.nan] * 3])
+
+
+def test_numbers_that_are_names():
+    names, _, _ = column_of([10, 20, 10, 30], categorical=["x"])
+    assert names == ["x=10", "x=20", "x=30"]
+    encoder = TableEncoder(categorical=["x"]).fit(pd.DataFrame({"x": [10, 20, 30]}))
+    # Beside a gap, whole numbers are read as floats.
+    assert_array_equal(encoder.transform(pd.DataFrame({"x": [20.0, np.nan]})), [[0, 1, 0], [0, 0, 0]])
+
+
+# Dates
+
+
+def test_dates_become_days_and_circles():
+    days = pd.date_range("2023-11-15", periods=200, freq="36h")
+    names, found, described = column_of(days)
+    assert names == [
+        "x days",
+        *(f"x {circle} {part}" for circle in ("year", "week", "day") for part in ("sine", "cosine")),
+    ]
+    assert described["becomes"] == "days since 2023-11-15 and time of year, week, day"
+    assert_allclose(found[:, 0], 1.5 * np.arange(200))
+    for place, circle in ((1, "year"), (3, "week"), (5, "day")):
+        assert_allclose(found[:, place] ** 2 + found[:, place + 1] ** 2, 1, err_msg=circle)
+    midnight = days.hour == 0
+    assert_allclose(found[midnight, 5:7], [[0.0, 1.0]] * midnight.sum(), atol=1e-12)
+    mondays = found[days.day_of_week == 0, 3:5]
+    assert_allclose(mondays, mondays[:1].repeat(len(mondays), axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"])
+def test_texts_of_dates_are_dates(form):
+    days = pd.Series(pd.date_range("2024-01-01", periods=5, freq="D"))
+    names, found, described = column_of(days.dt.strftime(form))
+    assert described["kind"] == "date"
+    assert names == ["x days"]  # five days are no part of a year, nor all of a week
+    assert_array_equal(found[:, 0], np.arange(5))
+
+
+def test_zones_and_gaps_of_dates():
+    stamps = pd.Series(pd.to_datetime(["2024-01-01T00:00+02:00", None, "2024-01-03T00:00+02:00"]))
+    assert_allclose(column_of(stamps)[1][:, 0] % 1, 22 / 24)
+    assert np.isnan(column_of(stamps, gaps="keep")[1][1, 0])
+
+
+def test_the_same_dates_are_the_same_numbers_in_other_tables():
+    encoder = TableEncoder().fit(pd.DataFrame({"x": pd.date_range("2024-01-01", periods=50, freq="7D")}))
+    late = pd.DataFrame({"x": ["2025-01-01"]})
+    assert encoder.transform(late)[0, 0] == 366
+
+
+# Columns that say nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([3.0] * 30, "always 3.0"),
+        (["a"] * 30, "always a"),
+        ([None] * 30, "empty"),
+        (["a"] * 29 + [None], "always a, or missing"),
+        (np.arange(100, 130), "counts the rows"),
+        ([f"patient {i}" for i in range(31)], "31 different texts in 31 rows: an identifier, or free text"),
+    ],
+)
+def test_columns_that_say_nothing_are_left_out(values, note):
+    names, _, described = column_of(values)
+    assert names == []
+    assert (described["kind"], described["note"]) == ("left out", note)
+
+
+def test_columns_are_left_out_on_request():
+    assert column_of([1.0, 2.0, 5.0], drop=["x"])[0] == []
+
+
+def test_nothing_left_is_an_error_that_says_why():
+    with pytest.raises(ValueError, match=r"No column is left to learn from \('a': always 1; 'b': empty\)"):
+        TableEncoder().fit(pd.DataFrame({"a": [1, 1], "b": [None, None]}))
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"age": "old"}, "Column 'age' holds 'old' where numbers were expected"),
+        ({"age": np.inf}, "Column 'age' holds infinity"),
+        ({"seen": "yesterday"}, "Column 'seen' holds 'yesterday' where dates were expected; write them as YYYY-MM-DD"),
+    ],
+)
+def test_values_that_do_not_belong_are_named(change, message):
+    frame = pd.DataFrame({"age": [31.0, 40.0], "seen": ["2024-01-01", "2024-01-02"]})
+    encoder = TableEncoder().fit(frame)
+    with pytest.raises(ValueError, match=message):
+        encoder.transform(frame.astype(object).assign(**change))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: TableEncoder(categorical=["citty"]),
+            "categorical names 'citty', which is no column .* did you mean 'city'",
+        ),
+        (lambda: TableEncoder(drop=["CITY"]), "drop names 'CITY'.* did you mean 'city'"),
+        (lambda: TableEncoder(gaps="ignore"), "gaps must be one of"),
+        (lambda: TableEncoder(max_levels=0), "max_levels"),
+        (lambda: TableTidier(categorical=["citty"]), "did you mean 'city'"),
+    ],
+)
+def test_bad_wishes_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make().fit(pd.DataFrame({"city": ["a", "b"], "age": [1, 3]}))
+
+
+def test_twice_the_same_name():
+    with pytest.raises(ValueError, match="Two columns are called 'a'"):
+        TableEncoder().fit(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]))
+
+
+# The encoder as a transformer
+
+
+def test_output_as_a_frame():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]}, index=[7, 8])
+    out = TableEncoder().set_output(transform="pandas").fit_transform(frame)
+    assert out.columns.tolist() == ["a", "b=v"]
+    assert out.index.tolist() == [7, 8]
+
+
+def test_polars_gives_the_same_numbers():
+    frame = pd.DataFrame({"a": [1.0, None, 3.0], "b": ["u", "v", None], "t": pd.date_range("2024-01-01", periods=3)})
+    there = pl.DataFrame({"a": [1.0, None, 3.0], "b": ["u", "v", None], "t": frame["t"].dt.to_pydatetime().tolist()})
+    assert_array_equal(TableEncoder().fit_transform(there), TableEncoder().fit_transform(frame))
+
+
+def test_tidy_tables_keep_their_names():
+    frame = pd.DataFrame({"who": ["u", None, "u"], "n": ["1", "2", None], "code": [1.0, 2.0, None]})
+    tidy = TableTidier(categorical=["code"]).fit(frame)
+    found = tidy.transform(frame)
+    assert found["who"].tolist() == ["u", "(missing)", "u"]
+    assert_array_equal(found["n"], [1.0, 2.0, np.nan])
+    assert found["code"].tolist() == ["1", "2", "(missing)"]
+    assert tidy.describe()["kind"].tolist() == ["name", "number", "name"]
+
+
+# The classifier
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """Strings, dates, gaps and groups; what matters is known."""
+    rng = np.random.default_rng(0)
+    n = 240
+    frame = pd.DataFrame({
+        "age": rng.normal(50, 10, n),
+        "city": rng.choice(["Rome", "Oslo", "Cairo"], n),
+        "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D"),
+        "clinic": rng.choice(list("uvwxyz"), n),
+        "id": [f"id-{i}" for i in range(n)],
+    })  # fmt: skip
+    latent = (frame["age"] - 50) / 5 + 2.0 * (frame["city"] == "Oslo") - 1
+    frame["ill"] = np.where(latent + rng.logistic(size=n) > 0, "yes", "no")
+    frame.loc[rng.random(n) < 0.1, "age"] = np.nan
+    frame.loc[rng.random(n) < 0.1, "city"] = None
+    return frame
+
+
+MODELS = {
+    "svc": BayesianSVC(random_state=0),
+    "linear": BayesianLinearSVC(),
+    "mixed": BayesianMixedSVC("~ age + city + (1 | clinic)"),
+    "other": LogisticRegression(max_iter=1000),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_frames_go_in_and_probabilities_come_out(name, visits):
+    model = TableClassifier(clone(MODELS[name])).fit(visits[:200], "ill")
+    assert model.target_ == "ill"
+    assert model.feature_names_in_.tolist() == ["age", "city", "seen", "clinic", "id"]
+    proba = model.predict_proba(visits[200:])  # the column of labels is passed by
+    assert_array_equal(model.predict(visits[200:].drop(columns="ill")), model.classes_[proba.argmax(axis=1)])
+    assert np.mean(model.predict(visits[200:]) == visits["ill"][200:]) > 0.65
+    inner = model.classifier_.predict_proba(model.encode(visits[200:]))
+    assert_array_equal(proba, inner)
+
+
+def test_each_model_gets_the_gaps_it_is_best_served_with(visits):
+    def encoded(name):
+        return TableClassifier(clone(MODELS[name])).fit(visits, "ill").encode(visits)
+
+    assert np.isnan(encoded("linear")["age"]).any()
+    assert not np.isnan(encoded("svc")).any(axis=None)
+    assert encoded("svc")["age=(missing)"].sum() == visits["age"].isna().sum()
+    assert encoded("mixed")["clinic"].tolist() == visits["clinic"].tolist()
+
+
+@pytest.mark.parametrize("name", ["svc", "linear", "mixed"])
+def test_files_hold_encoder_and_model(name, visits, tmp_path):
+    model = TableClassifier(clone(MODELS[name])).fit(visits, "ill")
+    model.save(tmp_path / "model.sm")
+    again = softmargin.load(tmp_path / "model.sm")
+    assert_array_equal(again.predict_proba(visits), model.predict_proba(visits))
+    assert again.encoder_.describe().equals(model.encoder_.describe())
+    assert again.target_ == "ill"
+
+
+def test_a_file_whose_parts_do_not_belong_together_is_refused(visits, tmp_path):
+    model = TableClassifier(clone(MODELS["linear"])).fit(visits, "ill")
+    model.encoder_.plans_ = model.encoder_.plans_[1:]
+    model.save(tmp_path / "model.sm")
+    with pytest.raises(StoreError, match="encoder is not that of its model"):
+        softmargin.load(tmp_path / "model.sm")
+
+
+def test_weights_reach_the_model(visits):
+    known = visits.dropna()
+    times = np.arange(len(known)) % 3
+    weighted = TableClassifier(BayesianLinearSVC()).fit(known, "ill", sample_weight=times)
+    repeated = TableClassifier(BayesianLinearSVC()).fit(known.iloc[np.repeat(np.arange(len(known)), times)], "ill")
+    assert_allclose(weighted.predict_proba(known), repeated.predict_proba(known), atol=1e-6)
+
+
+def test_labels_that_are_missing_or_not_there(visits):
+    with pytest.raises(ValueError, match="no column 'il'; did you mean 'ill'"):
+        TableClassifier().fit(visits, "il")
+    with pytest.raises(ValueError, match="Column 'age' is missing in"):
+        TableClassifier().fit(visits, "age")
+    with pytest.raises(ValueError, match="X is no frame"):
+        TableClassifier().fit(np.zeros((3, 2)), "ill")
+
+
+# Files
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet", ".feather"])
+def test_files_come_back_as_they_were(suffix, tmp_path):
+    frame = pd.DataFrame({"a": [1.5, np.nan], "b": ["u", "v; w"]})
+    write_table(frame, tmp_path / f"t{suffix}")
+    pd.testing.assert_frame_equal(read_table(tmp_path / f"t{suffix}"), frame, check_dtype=False)
+
+
+def test_arrow_streams_are_read_too(tmp_path):
+    import pyarrow as pa
+
+    table = pa.table({"a": [1, 2]})
+    with pa.ipc.new_stream(tmp_path / "t.arrow", table.schema) as stream:
+        stream.write_table(table)
+    assert read_table(tmp_path / "t.arrow")["a"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_found(separator, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        separator.join(["a ", "b"]) + "\n" + separator.join(["1", "?"]) + "\n" + separator.join(["2", "x"]) + "\n"
+    )
+    frame = read_table(path)
+    assert frame.columns.tolist() == ["a", "b"]
+    assert frame["a"].tolist() == [1, 2]
+    assert frame["b"].isna().tolist() == [True, False]
+
+
+def test_a_single_column_has_no_separator(tmp_path):
+    (tmp_path / "t.csv").write_text("abc\n1\n2\n")
+    assert read_table(tmp_path / "t.csv")["abc"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "message"),
+    [
+        ("tabel.csv", None, FileNotFoundError, "There is no file .*tabel.csv.*; did you mean 'table.csv'"),
+        ("t.xlsx", b"", ValueError, "must end in one of .csv"),
+        ("empty.csv", b"", ValueError, "is empty"),
+        ("header.csv", b"a,b\n", ValueError, "holds no rows"),
+        ("latin.csv", "a,b\n1,é\n".encode("latin-1"), ValueError, "in UTF-8"),
+        ("ragged.csv", b"a,b\n1,2\n1,2,3\n", ValueError, "cannot be read as a table"),
+    ],
+)
+def test_bad_files_are_named(name, content, error, message, tmp_path):
+    (tmp_path / "table.csv").write_text("a\n1\n")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=message):
+        read_table(tmp_path / name)
+
+
+def test_packed_texts_are_looked_into_for_their_separator(tmp_path):
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
+        file.write("a;b\n1;2\n3;4\n")
+    assert read_table(tmp_path / "t.csv.gz").columns.tolist() == ["a", "b"]
