@@ -114,6 +114,57 @@ def test_errors_reach_the_user():
         BayesianSVC().fit(frame[["a"]], frame["y"].repartition(npartitions=4))
 
 
+def test_shapes_that_do_not_match_are_told_before_anything_is_computed():
+    X, y = rows(200)
+    there, labels = of_dask(X, y, 50)
+    with pytest.raises(ValueError, match=r"X has 200 rows, and y is of shape \(150,\)"):
+        BayesianLinearSVC().fit(there, labels[:150])
+    with pytest.raises(ValueError, match=r"X has 200 rows, and sample_weight is of shape \(10,\)"):
+        BayesianLinearSVC().fit(there, labels, da.ones(10))
+    with pytest.raises(ValueError, match=r"X has 200 rows, and y is of shape \(200, 3\)"):
+        BayesianLinearSVC().fit(there, there)
+    with pytest.raises(ValueError, match="X is a Array of Dask, and not a table"):
+        BayesianLinearSVC().fit(labels, labels)
+    frame = dd.from_pandas(frame_of(X, y), npartitions=2)
+    with pytest.raises(ValueError, match="no column 'Y': did you mean 'y'"):
+        BayesianLinearSVC().fit(frame, "Y")
+
+
+def test_labels_of_unknown_number_are_counted_by_workers():
+    X, y = rows(200)
+    there, labels = of_dask(X, y, 50)
+    some = labels[labels == 1]
+    with pytest.raises(ValueError, match=r"A batch of 50 rows has \d+ labels"):
+        BayesianLinearSVC().fit(there, some)
+    expected = BayesianLinearSVC().fit(X, y).coef_
+    assert_allclose(BayesianLinearSVC().fit(there[there[:, 0] > -99], labels).coef_, expected, rtol=1e-9)
+
+
+def test_labels_in_a_column_and_one_weight_for_all_are_fine():
+    X, y = rows(200)
+    there, labels = of_dask(X, y, 50)
+    frame = dd.from_pandas(frame_of(X, y), npartitions=3)
+    expected = BayesianLinearSVC().fit(X, y, 2.0).coef_
+    for table, own in ((there, labels[:, None]), (frame[["a", "b", "c"]], frame[["y"]])):
+        assert_allclose(BayesianLinearSVC().fit(table, own, 2.0).coef_, expected, rtol=1e-9)
+
+
+def test_labels_of_several_types_are_named_with_their_partitions():
+    X, y = rows(200)
+    parts = [frame_of(X[:100], y[:100]), frame_of(X[100:], y[100:].astype(str))]
+    frame = dd.from_delayed(list(map(dask.delayed, parts)), meta=parts[0], verify_meta=False)
+    with pytest.raises(ValueError, match="int64 in partition 0, str in partition 1"):
+        BayesianLinearSVC().fit(frame, "y")
+
+
+def test_scores_are_those_of_the_rows():
+    X, y = rows(300)
+    frame = frame_of(X, y)
+    there = dd.from_pandas(frame, npartitions=4)
+    model = BayesianLinearSVC().fit(there, "y")
+    assert model.score(there, "y") == model.score(frame[["a", "b", "c"]], y)
+
+
 def test_a_tree_adds_every_part_once():
     parts = tuple(dask.delayed(np.full)(1, float(2**k)) for k in range(20))
     source = Partitions(parts, parts, (None,) * 20)

@@ -83,7 +83,7 @@ def test_parameters_are_checked(parameters, message, frame):
         ({"sex": None}, "'sex' is missing in 1 row: missing values are modelled in numeric columns only"),
         ({"dose": np.inf}, "'dose' is infinite"),
         ({"age": np.nan}, "'age' is missing in 1 row: a random slope needs it"),
-        ({"ill": None}, "labels in y are of several types"),
+        ({"ill": None}, r"y contains NaN, infinity or nothing in row 0 \(counted from 0\); drop"),
         ({"clinic": {}}, "one of them is no label"),
     ],
 )

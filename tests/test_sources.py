@@ -441,6 +441,29 @@ def test_an_interrupt_in_the_pass_over_all_rows_keeps_the_model(monkeypatch):
     assert model.score(X, y) > 0.75
 
 
+@pytest.mark.usefixtures("small_samples")
+@pytest.mark.parametrize("prior", ["ridge", "ard"])
+@pytest.mark.parametrize("reading", [2, 3])
+def test_an_interrupt_in_any_pass_of_an_ascent_keeps_what_was_found(prior, reading, monkeypatch):
+    monkeypatch.setattr("softmargin.inference._ROWS_FOR_A_PILOT", 500)  # the sample has 1,000
+    X, y = rows()
+    readings = []
+
+    def batches():
+        readings.append(1)
+        if len(readings) == reading:
+            raise KeyboardInterrupt
+        return iter(in_batches(X, y, 1000))
+
+    with pytest.warns(InterruptedFitWarning):
+        model = BayesianLinearSVC(prior=prior, inference="cavi", tol=1e-12).fit(chunks.Batches(batches))
+    assert len(readings) == reading
+    whole = BayesianLinearSVC(prior=prior, inference="cavi").fit(chunks.Arrays(X, y))
+    # The sample is a sixth of the rows: its coefficients are off by some of their deviations, and labels hardly change.
+    assert np.mean(model.predict(X) == whole.predict(X)) > 0.95
+    assert np.isfinite(model.loo_log_loss_)
+
+
 def test_empty_batches_are_nothing(tmp_path):
     X, y = rows(600)
     nothing = X[:0], y[:0]

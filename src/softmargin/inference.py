@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -175,21 +176,26 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     way = _wandered(wanderer, plan, passes, rng, monitor)
     if way.reason in ("time", "interrupt"):
         return way
-    try:
-        end = polish(problem, way, monitor.journal.page("polish"))
-    except KeyboardInterrupt:
-        return way._replace(reason="interrupt")
+    end = _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("polish")))
+    if end.reason == "interrupt":
+        return end
     taken = end.point.belief is not way.point.belief
     if taken and 0.5 * end.point.belief.moved_from(way.point.belief) <= _SHORT * abs(end.point.objective):
         return end._replace(reason="polished")
-    return ascend(
-        problem,
-        tol=plan.tol,
-        max_passes=plan.max_passes,
-        monitor=monitor,
-        start=way.point.natural,
-        page=monitor.journal.page("ascent", problem),
+    page, settings = monitor.journal.page("ascent", problem), {"tol": plan.tol, "max_passes": plan.max_passes}
+    return _unless_interrupted(
+        way, lambda: ascend(problem, **settings, monitor=monitor, start=way.point.natural, page=page)
     )
+
+
+def _unless_interrupted(before: Ascent | None, go_on: Callable[[], Ascent]) -> Ascent:
+    """What further passes find; or what was found before them, if the user asks for an end in the first of them."""
+    try:
+        return go_on()
+    except KeyboardInterrupt:
+        if before is None:
+            raise
+        return before._replace(reason="interrupt")
 
 
 def _exact(likelihood: Any) -> Any:
@@ -203,30 +209,21 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     """Coordinate ascent from wherever something easier ended."""
     many = problem.table.n_rows >= _ROWS_FOR_A_PILOT
     single = many and problem.whole is None and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
-    start, interrupted = _started(problem, plan, monitor, single)
+    start, interrupted, sample = _started(problem, plan, monitor, single)
+    if interrupted and sample is not None:
+        return sample
     plan = plan._replace(max_passes=1) if interrupted else plan
     if single and start is not None:
         return _ascended_in_single(problem, plan, monitor, start)
-    ascent = ascend(
-        problem,
-        tol=plan.tol,
-        max_passes=plan.max_passes,
-        monitor=monitor,
-        start=start,
-        page=monitor.journal.page("ascent", problem),
-    )
+    settings: dict[str, Any] = {"tol": plan.tol, "max_passes": plan.max_passes, "monitor": monitor}
+    page = monitor.journal.page("ascent", problem)
+    ascent = _unless_interrupted(sample, lambda: ascend(problem, **settings, start=start, page=page))
     better = _reconsidered(problem, ascent, monitor)
     if better is ascent:
         return ascent
-    return ascend(
-        problem,
-        tol=plan.tol,
-        max_passes=plan.max_passes,
-        monitor=monitor,
-        start=better.point.image,
-        before=better.point.belief,
-        page=monitor.journal.page("last ascent", problem),
-    )
+    point, last = better.point, monitor.journal.page("last ascent", problem)
+    again: dict[str, Any] = {"start": point.image, "before": point.belief, "page": last}
+    return _unless_interrupted(better, lambda: ascend(problem, **settings, **again))
 
 
 def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
@@ -268,28 +265,31 @@ class _Reconsidered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """Where to begin, and whether somebody asked to end there."""
+    """Where to begin, and whether somebody asked to end there; of a source, what its sample alone has come to."""
 
     natural: Natural | None
     interrupted: bool
+    sample: Ascent | None = None
 
 
 def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = False) -> _Start:
     """A start that is cheap and not far: the optimum of some rows, where there are many; that of an easier prior."""
-    start, reason = None, ""
+    start, sample, reason = None, None, ""
     if problem.table.n_rows >= _ROWS_FOR_A_PILOT:
         few = in_single(_pilot(problem)) if single else _pilot(problem)
         page = monitor.journal.page("pilot", few)
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), page=page)
         start, reason = _beyond(pilot), pilot.reason  # no surer than some rows make it: from there steps are better
+        sample = None if problem.whole is None else pilot
     easier = problem.prior.rough()
     if easier is not None and reason != "interrupt":
         rough = replace(problem, prior=easier)
         settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": plan.max_passes, "start": start}
-        way = ascend(rough, **settings, monitor=monitor.silent(), page=monitor.journal.page("rough", rough))
+        page = monitor.journal.page("rough", rough)
+        way = _unless_interrupted(sample, lambda: ascend(rough, **settings, monitor=monitor.silent(), page=page))
         start, reason = _beyond(way), way.reason
     monitor.interrupted = monitor.interrupted or reason == "interrupt"
-    return _Start(start, reason == "interrupt")
+    return _Start(start, reason == "interrupt", sample)
 
 
 def _beyond(way: Ascent) -> Natural:
@@ -315,12 +315,14 @@ def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: N
     way = ascend(in_single(problem), tol=_BEFORE_THE_LAST * plan.tol, **settings, start=start, page=page)
     if way.reason == "stalled":  # rounding was in the way
         return ascend(problem, tol=plan.tol, **settings, start=way.point.natural, page=last)
-    return polish(problem, way, monitor.journal.page("polish")) if way.reason == "converged" else way
+    if way.reason != "converged":
+        return way
+    return _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("polish")))
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
     """Gibbs from the variational belief, whose bound is reported."""
-    start, interrupted = _started(problem, plan, monitor)
+    start, interrupted, _ = _started(problem, plan, monitor)
     max_passes = 1 if interrupted else plan.max_passes
     settings: dict[str, Any] = {"tol": _START_TOLERANCE, "max_passes": max_passes, "start": start}
     ascent = ascend(problem, **settings, monitor=monitor.silent(), page=monitor.journal.page("ascent", problem))

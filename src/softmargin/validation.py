@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 _NAMES_SHOWN = 5
 #: Names that are shown where none is near.
@@ -104,27 +104,53 @@ def learning_rate(value: Any) -> None:
 # Rows --------------------------------------------------------------------------------------------
 
 
-def check_rows(estimator: Any, X: Any, *, reset: bool, missing: bool = False, sparse: bool = True) -> Any:
+def check_rows(
+    estimator: Any, X: Any, *, reset: bool, missing: bool = False, sparse: bool = True, names: bool = True
+) -> Any:
     """``X`` as a float array or CSR matrix, columns checked against those of ``fit`` unless ``reset``.
 
-    With ``missing``, an array may have entries that are NaN.
+    With ``missing``, an array may have entries that are NaN; without ``names``, those of the columns are not compared.
     """
+    refuse_sources(X, "This", "Read them first, or some at a time")
+    settings: dict[str, Any] = {
+        "accept_sparse": "csr" if sparse else False,
+        "dtype": [np.float64, np.float32],
+        "ensure_all_finite": False,
+        "ensure_min_samples": 1,
+    }
+    _refuse_dates(X)
     try:
-        checked = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            accept_sparse="csr" if sparse else False,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=1,
-        )
+        if names:
+            checked = validate_data(estimator, X, reset=reset, **settings)
+        else:
+            checked = check_array(X, estimator=estimator, input_name="X", **settings)
+            _refuse_other_width(estimator, checked)
     except (TypeError, ValueError) as error:
         _name_unreadable_columns(X, error)
         raise
-    names, missing = getattr(estimator, "feature_names_in_", None), missing and not scipy.sparse.issparse(checked)
-    refuse_infinite(checked, names, type(estimator).__name__, missing)
+    known, missing = getattr(estimator, "feature_names_in_", None), missing and not scipy.sparse.issparse(checked)
+    refuse_infinite(checked, known, type(estimator).__name__, missing)
     return checked
+
+
+def refuse_sources(X: Any, who: str, instead: str, y: Any = None) -> None:
+    """Rows that are not in memory, where all of them are needed at once."""
+    from .chunks import kind_of_source  # which checks its input here
+
+    kind = kind_of_source(X, y)
+    if kind is not None:
+        raise ValueError(
+            f"{who} needs rows in memory, and got {kind}. {instead}; docs/scaling.md shows how to read batches, and "
+            f"says what takes rows from anywhere."
+        )
+
+
+def _refuse_other_width(estimator: Any, X: Any) -> None:
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            f"features as input."
+        )
 
 
 def check_named(
@@ -136,11 +162,7 @@ def check_named(
     known = getattr(estimator, "feature_names_in_", None)
     if known is not None and list(known) != list(names):
         raise ValueError(f"The columns are {', '.join(names)}, and those of the fit were {', '.join(known)}.")
-    if X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
-            f"features as input."
-        )
+    _refuse_other_width(estimator, X)
     refuse_infinite(X, names, type(estimator).__name__, missing)
     return X
 
@@ -168,21 +190,49 @@ def refuse_empty_columns(X: np.ndarray, names: Any = None) -> None:
         raise ValueError(f"In X, {without} no observed value: drop such columns before fitting.")
 
 
-def _name_unreadable_columns(X: Any, error: Exception) -> None:
+def _refuse_dates(X: Any) -> None:
+    """Dates would become billions of nanoseconds, without a word."""
+    kinds = [getattr(dtype, "kind", "") for dtype in (X.dtypes if hasattr(X, "dtypes") else [getattr(X, "dtype", "")])]
+    if any(kind in ("m", "M") for kind in kinds):
+        _name_unreadable_columns(X, None)
+        raise ValueError("X holds dates or times: turn them into numbers, such as days since the first of them.")
+
+
+def _name_unreadable_columns(X: Any, error: Exception | None) -> None:
     """Raises an error that names the columns of a frame that hold no numbers, if there are any."""
-    if not hasattr(X, "columns"):
-        return
-    unreadable = []
-    for name in X.columns:
-        try:
-            np.asarray(X[name], dtype=float)
-        except (TypeError, ValueError):
-            unreadable.append(name)
+    unreadable = {name: _unreadable_value(X[name]) for name in getattr(X, "columns", ())}
+    unreadable = {name: found for name, found in unreadable.items() if found is not None}
     if unreadable:
         raise ValueError(
-            f"{_listed(unreadable)} not numeric. Encode such columns first, for example with "
-            f"sklearn.preprocessing.OneHotEncoder or OrdinalEncoder in a ColumnTransformer."
+            f"{_listed(list(unreadable))} not numeric (such as {next(iter(unreadable.values()))}). "
+            f"softmargin.tables.TableClassifier takes tables with words, dates and gaps as they are; or encode such "
+            f"columns first, for example with sklearn.preprocessing.OneHotEncoder or OrdinalEncoder in a "
+            f"ColumnTransformer."
         ) from error
+
+
+def _unreadable_value(column: Any) -> str | None:
+    """The first entry of a column that is no number; None if all are.
+
+    >>> _unreadable_value(["1.5", "many"])
+    "'many'"
+    """
+    values = np.asarray(column).ravel()
+    if getattr(getattr(column, "dtype", values.dtype), "kind", values.dtype.kind) in "mM":
+        return next((str(value) for value in values if value == value), "a date")  # what is missing is not itself
+    try:
+        np.asarray(column, dtype=float)
+    except (TypeError, ValueError):
+        return next((repr(value) for value in values.tolist() if not _is_number(value)), "an empty entry")
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", missing: bool = True) -> None:
@@ -222,22 +272,76 @@ def _listed(names: list[Any], verb: str = "is") -> str:
 # Labels and weights ------------------------------------------------------------------------------
 
 
-def check_labels(X: Any, y: Any) -> np.ndarray:
-    """``y`` as a vector of class labels, one for each row of ``X``."""
+def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np.ndarray:
+    """``y`` as a vector of class labels, one for each row of ``X``, which may be ``part`` of a larger table."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
-    y = column_or_1d(y, warn=True)
+    y = column_or_1d(y, warn=warn)
+    if part and len(y) != X.shape[0]:
+        raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one for each.")
     check_consistent_length(X, y)
-    if y.dtype.kind == "O" and len({type(label) for label in y}) > 1:
-        kinds = sorted({type(label).__name__ for label in y})
+    types = {type(label) for label in y} if y.dtype.kind == "O" else set()
+    empty = np.flatnonzero(_is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
+    if len(empty):
+        rows = f"{len(empty):,} rows, the first of them" if len(empty) > 1 else ""
         raise ValueError(
-            f"The labels in y are of several types ({', '.join(kinds)}) and cannot be put in order. "
-            f"Drop rows without a label, and write the others in one way."
+            f"Input y contains NaN, infinity or nothing in {rows or 'row'} {empty[0]:,} (counted from 0"
+            f"{' in its batch' if part else ''}); drop the rows without a label."
         )
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise ValueError("Input y contains NaN or infinity; drop the rows without a label.")
-    check_classification_targets(y)
+    if len(types) > 1:
+        raise ValueError(
+            f"The labels in y are of several types ({', '.join(sorted(each.__name__ for each in types))}) and cannot "
+            f"be put in order; write them in one way."
+        )
+    # Of some rows it means nothing that many labels occur but once: three times each, they are not suspected.
+    check_classification_targets(np.repeat(np.unique(y), 3) if part else y)
     return y
+
+
+def _is_nothing(y: np.ndarray) -> np.ndarray:
+    """Which labels are missing: None, NaN and other things that do not equal themselves, or infinite numbers."""
+    if y.dtype.kind == "f":
+        return ~np.isfinite(y)
+    return np.array(
+        [label is None or not isinstance(label == label, (bool, np.bool_)) or label != label for label in y]
+    )
+
+
+class LabelTypes:
+    """Of which types labels are, and in which of several parts of a table each was found first.
+
+    Numbers may be integers here and floats there.  Truth values, numbers and words cannot be put in order together;
+    NumPy would make words of them all.
+
+    >>> types = LabelTypes("batch")
+    >>> types.meet(np.array([0, 1]), 0)
+    >>> types.meet(np.array(["1"]), 4)
+    Traceback (most recent call last):
+    ValueError: Labels are of several types: int64 in batch 0, str in batch 4 (counted from 0). Write them in one way.
+    """
+
+    def __init__(self, part: str) -> None:
+        self._part, self._found = part, {}
+
+    def meet(self, labels: np.ndarray, number: int) -> None:
+        """The labels of one more part; of the several labels of a part there is one type."""
+        if not len(labels):
+            return
+        kind, name = _type_of(labels)
+        self._found.setdefault(kind, f"{name} in {self._part} {number}")
+        if len(self._found) > 1:
+            raise ValueError(
+                f"Labels are of several types: {', '.join(self._found.values())} (counted from 0). Write them in one "
+                f"way."
+            )
+
+
+def _type_of(labels: np.ndarray) -> tuple[str, str]:
+    """What labels can be compared with, and what they are called."""
+    label = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
+    number = isinstance(label, Real) and not isinstance(label, bool)
+    kind = type(label).__name__
+    return ("number" if number else kind), (labels.dtype.name if number and labels.dtype.kind != "O" else kind)
 
 
 def present_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ sums over all rows (`passes`).  Memory does not depend on how many there are.
 from .blocks import Table, dense, gather_rows, rows_in_block
 from .parquet import Parquet
 from .passes import Whole, of_each, summed
-from .sources import Arrays, Batch, Batches, Source, source_of
+from .sources import Arrays, Batch, Batches, Source, kind_of_source, source_of
 from .survey import Checked, Survey, surveyed
 from .threads import n_threads, one_blas_thread, sweep, swept
 
@@ -27,6 +27,7 @@ __all__ = [
     "Whole",
     "dense",
     "gather_rows",
+    "kind_of_source",
     "n_threads",
     "of_each",
     "one_blas_thread",

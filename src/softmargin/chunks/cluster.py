@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..extras import needed
+from ..validation import LabelTypes, meant
 from .passes import summed
 from .sources import Batch
 from .survey import Checked, Kept, Reservoir, Survey, Totals, sample_rows
@@ -40,10 +42,14 @@ class Partitions(NamedTuple):
         known = list(getattr(X, "columns", ()))
         unknown = [name for name in named if name not in known]
         if unknown:
-            names = ", ".join(map(repr, known)) or "no names"
-            raise ValueError(f"There is no column {unknown[0]!r}; there are {names}.")
+            raise ValueError(f"There is no column {unknown[0]!r}: {meant(unknown[0], known)}")
         y, weight = (X[part] if isinstance(part, str) else part for part in (y, weight))
         X = X.drop(columns=named) if named else X
+        if getattr(X, "ndim", 0) != 2:
+            raise ValueError(
+                f"X is a {type(X).__name__} of Dask, and not a table of rows and columns: pass a frame, or an array of "
+                f"two dimensions."
+            )
         parts = _partitions(X, "X")
         beside = _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight")
         return cls(parts, *beside, collections=(X, y, weight))
@@ -161,10 +167,16 @@ def _partitions(X: Any, name: str) -> tuple[Any, ...]:
 
 
 def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str) -> tuple[Any, ...]:
-    """The partitions of labels or weights, cut like those of the rows."""
-    if other is None:
-        return (None,) * len(parts)
-    if hasattr(other, "rechunk") and hasattr(X, "chunks") and not np.isnan(X.chunks[0]).any():
+    """The partitions of labels or weights, cut like those of the rows; one number is all of them."""
+    if other is None or isinstance(other, Real):
+        return (other,) * len(parts)
+    if getattr(other, "ndim", 1) == 2 and other.shape[1] == 1:
+        other = other.iloc[:, 0] if hasattr(other, "iloc") else other[:, 0]
+    n, own_n = _n_rows(X), _n_rows(other)
+    if getattr(other, "ndim", 1) != 1 or not (math.isnan(n) or math.isnan(own_n) or n == own_n):
+        shape = tuple(size if isinstance(size, int) else "?" for size in other.shape)
+        raise ValueError(f"X has {n:,} rows, and {name} is of shape {shape}: there must be one entry for each.")
+    if hasattr(other, "rechunk") and hasattr(X, "chunks") and not math.isnan(n + own_n):
         other = other.rechunk((X.chunks[0],))
     own = _partitions(other, name)
     if len(own) != len(parts):
@@ -172,13 +184,23 @@ def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str) -> tuple[Any,
     return own
 
 
+def _n_rows(part: Any) -> float:
+    """How many rows there are, NaN where only computing would tell."""
+    n = part.shape[0] if hasattr(part, "shape") else math.nan
+    return n if isinstance(n, (int, float)) else math.nan
+
+
 def _head(item: Any) -> Any:
-    return None if item[0].shape[0] == 0 else tuple(None if part is None else part[:1] for part in item)
+    if item[0].shape[0] == 0:
+        return None
+    return tuple(part if part is None or isinstance(part, Real) else part[:1] for part in item)
 
 
 def _merged(parts: list[Totals | None]) -> Totals | None:
-    total: Totals | None = None
-    for part in parts:
+    total, types = None, LabelTypes("partition")
+    for number, part in enumerate(parts):
+        if part is not None:
+            types.meet(part.labels, number)
         total = part if total is None else total if part is None else total.merged(part)
     return total
 

@@ -105,9 +105,10 @@ class Parquet:
             return given
         return dataset.FileSystemDataset(list(given.get_fragments()), schema, given.format, given.filesystem)
 
-    def only(self, columns: Sequence[str]) -> Parquet:
-        """The same files by some columns, for predictions."""
-        return Parquet(self.path, columns=columns, batch_rows=self.batch_rows, format=self.format)
+    def only(self, columns: Sequence[str], labelled: bool = False) -> Parquet:
+        """The same files by some columns, for predictions; with labels and weights if these are to be compared."""
+        kept = {"target": self.target, "weight": self.weight} if labelled else {}
+        return Parquet(self.path, **kept, columns=columns, batch_rows=self.batch_rows, format=self.format)
 
     def items(self) -> Iterator[Any]:
         read = self.dataset.to_batches(
@@ -116,9 +117,10 @@ class Parquet:
             batch_readahead=_BATCHES_AHEAD,
             fragment_readahead=_FILES_AHEAD,
         )
+        invalid = arrow().ArrowInvalid
         try:
             yield from read
-        except arrow().ArrowInvalid as error:
+        except invalid as error:
             raise ValueError(unreadable(self.dataset, self._wanted, error)) from error
 
     def unpack(self, item: Any, frames: bool = False) -> Batch:

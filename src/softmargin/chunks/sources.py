@@ -7,7 +7,7 @@ was given to ``fit`` or ``predict``, if it is one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -117,6 +117,15 @@ def source_of(X: Any, y: Any = None, weight: Any = None) -> Source | None:
         if is_kind(X, y):
             return kind(X, y, weight)
     return None
+
+
+def kind_of_source(X: Any, y: Any = None) -> str | None:
+    """What was given, if it is a source and no array, in words."""
+    if isinstance(X, np.memmap) or not any(is_kind(X, y) for is_kind, _ in _KINDS):
+        return None
+    if isinstance(X, (str, PathLike)):
+        return f"the path {fspath(X)!r}"
+    return f"a source of rows ({type(X).__module__.partition('.')[0]}'s {type(X).__name__})"
 
 
 def _as_it_is(source: Any, y: Any, weight: Any) -> Any:

@@ -7,14 +7,16 @@ Which rows these are depends on no batch, thread or worker; and as labels may we
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..columns import Moments
 from ..sampling import allotted
-from .blocks import dense
+from ..validation import LabelTypes
+from .blocks import dense, rows_in_block
 from .sources import Source
 from .threads import swept
 
@@ -36,6 +38,12 @@ class Checked(NamedTuple):
     X: Any
     y: np.ndarray
     copies: np.ndarray
+
+    def blocks(self) -> Iterator[tuple[int, Checked]]:
+        """The batch cut into blocks, and where each begins: sparse rows are made dense a block at a time."""
+        size = rows_in_block(self.X.shape[1])
+        for start in range(0, len(self.y), size):
+            yield start, Checked(*(part[start : start + size] for part in self))
 
 
 class Kept(NamedTuple):
@@ -68,7 +76,8 @@ class Totals(NamedTuple):
     def of(cls, batch: Checked) -> Totals:
         labels, codes = np.unique(batch.y, return_inverse=True)
         rows, copies = (np.bincount(codes, each, len(labels)) for each in (None, batch.copies))
-        return cls(labels, rows, copies, Moments.of(batch.X, batch.copies), len(batch.y))
+        moments = reduce(Moments.merged, (Moments.of(block.X, block.copies) for _, block in batch.blocks()))
+        return cls(labels, rows, copies, moments, len(batch.y))
 
     def merged(self, other: Totals) -> Totals:
         labels = np.union1d(self.labels, other.labels)
@@ -150,6 +159,11 @@ class Reservoir:
         chosen = slice(None) if keep is None else keep
         return Kept(batch.X[chosen], batch.y[chosen], batch.copies[chosen], number[chosen], key[chosen])
 
+    def look_at(self, batch: Checked, first: int) -> None:
+        """Takes note of the rows of a batch; ``first`` is the number of the first of them."""
+        for start, block in batch.blocks():
+            self.add(self.candidates(block, first + start))
+
     def add(self, kept: Kept) -> None:
         """Takes note of candidates."""
         self._parts.append(kept._replace(X=dense(kept.X)))
@@ -198,7 +212,7 @@ def surveyed(source: Source, check: Callable[[Any, bool], Checked | None], n_job
     first that has."""
     if hasattr(source, "surveyed"):
         return source.surveyed(check)  # type: ignore[attr-defined]
-    reservoir, totals, first = Reservoir(), None, 0
+    reservoir, types, totals, first = Reservoir(), LabelTypes("batch"), None, 0
 
     def look(item: Any) -> tuple[Totals, Checked] | None:
         batch = check(item, False)
@@ -210,11 +224,12 @@ def surveyed(source: Source, check: Callable[[Any, bool], Checked | None], n_job
             named = named or check(item, True) is not None
             yield item
 
-    for seen in swept(look, items(), n_jobs):
+    for number, seen in enumerate(swept(look, items(), n_jobs)):
         if seen is None:
             continue
         part, batch = seen
-        reservoir.add(reservoir.candidates(batch, first))
+        types.meet(part.labels, number)
+        reservoir.look_at(batch, first)
         totals, first = part if totals is None else totals.merged(part), first + part.n_rows
     if totals is None:
         raise ValueError("There are no rows of positive weight to learn from.")

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from ..checkpoint import Checkpoint, Journal
 from ..chunks import Source, Table, n_threads, one_blas_thread, source_of
@@ -41,7 +42,7 @@ from ..validation import (
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
 from .predictions import kept_on_failure
-from .reading import data_of
+from .reading import data_of, share_foretold
 
 LINKS = ("loo", "probit", "logistic")
 
@@ -104,6 +105,29 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         self._keep(found)
         self._warn(found.reason)
         return self
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of rows whose label is foretold.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (n_rows, n_columns), or a source of rows with their labels
+            Rows to foretell.
+        y : sequence of n_rows labels, or the name of a column of files
+            What they are; taken from the frame where a formula names them.
+        sample_weight : sequence of n_rows weights, or the name of a column of files, optional
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            The share of the weight of all rows.
+        """
+        check_is_fitted(self)
+        source = source_of(X, y, sample_weight)
+        if source is None:
+            return super().score(X, self._labels(X, y), sample_weight)
+        return share_foretold(self, source, n_threads(self.n_jobs), named=self._FRAMES)
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """All the work of ``fit``; nothing but the names of the columns is stored yet."""
@@ -207,9 +231,9 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             codes = codes_of(y[seen], classes)
         return Data(X[seen], codes, weight[seen], unit[seen], classes, copies[seen])
 
-    def _numbers(self, X: Any, reset: bool = False) -> Any:
-        """Rows as numbers, checked."""
-        return check_rows(self, X, reset=reset, missing=self._MISSING, sparse=self._SPARSE)
+    def _numbers(self, X: Any, reset: bool = False, names: bool = True) -> Any:
+        """Rows as numbers, checked, the names of the columns included."""
+        return check_rows(self, X, reset=reset, missing=self._MISSING, sparse=self._SPARSE, names=names)
 
     def _labels(self, X: Any, y: Any) -> Any:
         """The labels of rows as they were given."""

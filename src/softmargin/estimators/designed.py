@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples
 
 from ..chunks import Source
 from ..columns import Columns, describe
@@ -35,11 +35,6 @@ class DesignedClassifier(BayesianClassifier):
     _nesting: Nesting
     _units: np.ndarray
     _SPARSE = False
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of rows whose label is foretold; labels are taken from the frame where the formula names them."""
-        check_is_fitted(self)
-        return super().score(X, self._labels(X, y), sample_weight)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -109,9 +104,9 @@ class DesignedClassifier(BayesianClassifier):
         intercept = bool(self.fit_intercept)
         return Design.from_columns(X, self.groups, splines=self.splines, intercept=intercept, weight=weight)
 
-    def _numbers(self, X: Any, reset: bool = False) -> np.ndarray:
+    def _numbers(self, X: Any, reset: bool = False, names: bool = True) -> np.ndarray:
         if self.design_ is None:
-            return super()._numbers(X, reset).astype(np.float64, copy=False)
+            return super()._numbers(X, reset, names).astype(np.float64, copy=False)
         matrix = self.design_.matrix(X)
         if not len(matrix):
             raise ValueError("The table has no rows: at least one is needed.")

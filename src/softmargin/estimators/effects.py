@@ -17,7 +17,7 @@ from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import ColumnModel, Imputation, column_sums
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
-from ..validation import has_missing, inclusion_share, one_of, positive_number
+from ..validation import has_missing, inclusion_share, one_of, positive_number, refuse_sources
 from .base import Data, Found
 
 PRIORS = ("ridge", "ard", "laplace-zero")
@@ -251,6 +251,7 @@ class FixedEffectsMixin:
         (array([[2. , 1.8]]), array([[0. , 0.4]]))
         """
         check_is_fitted(self)
+        refuse_sources(X, "impute", "Its answer is a table as large: impute a batch at a time")
         X, columns = dense(self._numbers(X)).astype(np.float64), self._columns
         values = X[:, : len(columns.scale)]
         if not has_missing(values):

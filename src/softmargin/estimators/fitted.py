@@ -12,7 +12,7 @@ from ..chunks import dense, gather_rows, n_threads, one_blas_thread, rows_in_blo
 from ..devices import Place, moments_there, on_host
 from ..diagnostics import to_arviz
 from ..rows import Rows, View
-from ..validation import has_missing, positive_integer
+from ..validation import has_missing, positive_integer, refuse_sources
 from .posterior import named_draws
 from .predictions import LatentPredictions, anywhere
 from .reading import moments_of
@@ -77,6 +77,7 @@ class FittedClassifier(LatentPredictions):
         all pairs of rows of ``X``.
         """
         check_is_fitted(self)
+        refuse_sources(X, "sample_latent", "Joint draws of so many rows would not fit: draw for a batch at a time")
         positive_integer("n_samples", n_samples)
         rng = check_random_state(random_state)
         X = dense(self._numbers(X)).astype(np.float64, copy=False)

@@ -24,7 +24,7 @@ from ..rows import Cloud, FourierRows, ParticleRows, beneath
 from ..stein import RBFStein, State, SteinKernel, default_kernel
 from ..steps import Ascent, Point
 from ..tune import LabelledRows
-from ..validation import declared_classes, one_of, positive_integer, positive_number
+from ..validation import declared_classes, one_of, positive_integer, positive_number, refuse_sources
 from .base import Data, Found, Parts
 from .kernel import TunedClassifier
 from .particle_stream import ParticleStream
@@ -367,6 +367,7 @@ class BayesianKernelMachine(TunedClassifier):
         check_is_fitted(self)
         if self.particles_ is None:
             return super().sample_latent(X, n_samples, random_state)
+        refuse_sources(X, "sample_latent", "Draws for so many rows would not fit: draw for a batch at a time")
         positive_integer("n_samples", n_samples)
         X = dense(self._numbers(X)).astype(np.float64, copy=False)
         which = check_random_state(random_state).randint(self.n_particles_, size=n_samples)

@@ -12,7 +12,7 @@ from ..monitor import Monitor
 from ..priors import Prior
 from ..rows import ReducedRows, beneath
 from ..streaming import Stream, absorb
-from ..validation import declared_classes, has_missing, share
+from ..validation import declared_classes, has_missing, refuse_sources, share
 from .base import BayesianClassifier, Found, Parts
 from .predictions import kept_on_failure
 
@@ -60,6 +60,7 @@ class StreamingClassifier(BayesianClassifier):
         """
         self._check_parameters()
         self._check_streaming()
+        refuse_sources(X, "partial_fit", "Pass it one batch after the other, or all of them to fit", y)
         with kept_on_failure(self):
             found = self._find_more(X, y, classes, sample_weight)
         if found is not None:

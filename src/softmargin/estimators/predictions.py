@@ -74,7 +74,10 @@ class LatentPredictions:
     @anywhere
     def predict(self, X: Any) -> np.ndarray:
         """The likelier class of each row."""
-        score = self._score(X)
+        return self._likelier(self._score(X))
+
+    def _likelier(self, score: np.ndarray) -> np.ndarray:
+        """The class that scores say is the likelier one."""
         return self.classes_[(score > 0).astype(int) if score.ndim == 1 else probabilities(score).argmax(axis=1)]
 
 

@@ -9,14 +9,16 @@ import numpy as np
 
 from ..chunks import Batch, Checked, Parquet, Source, Survey, Whole, dense, gather_rows, of_each, survey, surveyed
 from ..extras import needed
-from ..validation import check_labels, check_named, check_weights, class_weights, coded, present_classes
+from ..links import settled
+from ..validation import LabelTypes, check_labels, check_named, check_weights, class_weights, coded, present_classes
 from .found import Data
 
 
 class Reader(NamedTuple):
     """Reads the items of a source for a model; once the classes are known, as `Data` has rows, labels and weights.
 
-    ``named`` says that the model knows the names of the columns, and where labels are.
+    ``named`` says that the model knows the names of the columns, and where labels are.  ``told`` is what the user has
+    been warned of, which need not be said again for every batch; without it, everything is said.
     """
 
     model: Any
@@ -25,6 +27,7 @@ class Reader(NamedTuple):
     factors: np.ndarray | None = None
     dtype: Any = None
     named: bool = False
+    told: dict[str, object] | None = None
 
     def checked(self, item: Any, first: bool = False) -> Checked | None:
         """The rows of an item that have any weight; None if it has no rows."""
@@ -36,15 +39,23 @@ class Reader(NamedTuple):
             raise ValueError(
                 "The rows come without labels: name the column of labels, as in chunks.Parquet(path, target='name')."
             )
-        y = check_labels(X, self.model._labels(batch.X, batch.y))
+        y = self.model._labels(batch.X, batch.y)
+        y = check_labels(X, y, part=True, warn=np.ndim(y) == 2 and self._is_news("labels in a column"))
         copies = check_weights(batch.weight, X.shape[0])
         return Checked(X, y, copies) if copies.all() else Checked(*(part[copies > 0] for part in (X, y, copies)))
 
     def numbers(self, batch: Batch, first: bool = False) -> Any:
         """Rows as numbers, checked."""
-        if batch.names is None:
-            return self.model._numbers(batch.X, reset=first)
-        return check_named(self.model, batch.X, batch.names, reset=first, missing=self.model._MISSING)
+        if batch.names is not None:
+            return check_named(self.model, batch.X, batch.names, reset=first, missing=self.model._MISSING)
+        only_one_has_names = hasattr(batch.X, "columns") != hasattr(self.model, "feature_names_in_")
+        names = first or not only_one_has_names or self._is_news("names of columns")
+        return self.model._numbers(batch.X, reset=first, names=names)
+
+    def _is_news(self, warning: str) -> bool:
+        """Whether the user has not been warned of something yet; of threads that ask at once, one is told so."""
+        own = object()
+        return self.told is None or self.told.setdefault(warning, own) is own
 
     def __call__(self, item: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         assert self.labels is not None
@@ -69,10 +80,8 @@ class Reader(NamedTuple):
 
 def moments_of(model: Any, source: Source, place: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """The latent moments of all rows of a source, which is read batch by batch."""
-    names = getattr(model, "feature_names_in_", None)
-    if isinstance(source, Parquet) and names is not None:
-        source = source.only(names.tolist())
-    reader = Reader(model, source.unpack)
+    source = _known_columns(model, source)
+    reader = Reader(model, source.unpack, told={})
     batches = (reader.unpack(item, frames=model._FRAMES) for item in source.items())
     parts = [model._moments(reader.numbers(batch), place) for batch in batches if batch.X.shape[0]]
     if not parts:
@@ -82,9 +91,36 @@ def moments_of(model: Any, source: Source, place: Any = None) -> tuple[np.ndarra
     return mu, v
 
 
+def _known_columns(model: Any, source: Source, labelled: bool = False) -> Source:
+    """A source by the columns that a model knows, if both have names."""
+    names = getattr(model, "feature_names_in_", None)
+    return source.only(names.tolist(), labelled) if isinstance(source, Parquet) and names is not None else source
+
+
+class _Foretold(NamedTuple):
+    """How much the rows of an item weigh whose labels a model foretells, and how much all of them weigh."""
+
+    reader: Reader
+
+    def __call__(self, item: Any) -> np.ndarray:
+        batch, model = self.reader.checked(item), self.reader.model
+        if batch is None:
+            return np.zeros(2)
+        foretold = model._likelier(settled(model.link_.score(*model._moments(batch.X)))) == batch.y
+        return np.array([batch.copies @ foretold, batch.copies.sum()])
+
+
+def share_foretold(model: Any, source: Source, jobs: int, named: bool = False) -> float:
+    """How much the rows of a source weigh whose labels a model foretells, as a share of all; NaN if there are none."""
+    source = source if named else _known_columns(model, source, labelled=True)
+    reader = Reader(model, source.unpack, named=named, told={})
+    right, whole = sum(of_each(source, _Foretold(reader), jobs), np.zeros(2))
+    return float(right / whole) if whole > 0 else float("nan")
+
+
 def data_of(model: Any, source: Source, jobs: int, named: bool = False) -> Data:
     """What a fit on a source is given: all of its rows if they are few, or a sample and the way to the others."""
-    reader = Reader(model, source.unpack, named=named)
+    reader = Reader(model, source.unpack, named=named, told={})
     found: Survey = surveyed(source, reader.checked, jobs)
     totals, (X, y, copies, *_), growth = found.totals, found.sample, found.growth
     if found.is_whole:
@@ -118,6 +154,10 @@ def rows_of_few(source: Source) -> Batch | None:
     pandas = needed("pandas", "formula", "A frame of batches") if hasattr(frames[0], "columns") else None
     X = np.concatenate(frames) if pandas is None else pandas.concat(map(_as_pandas, frames), ignore_index=True)
     own = [[part[index] for part in parts if part.X.shape[0]] for index in (1, 2)]
+    types = LabelTypes("batch")
+    for number, part in enumerate(parts):
+        if part.y is not None:
+            types.meet(np.asarray(part.y), number)
     y, weight = (None if part[0] is None else np.concatenate(list(map(np.asarray, part))) for part in own)
     return Batch(X, y, weight)
 
