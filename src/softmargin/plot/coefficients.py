@@ -311,9 +311,7 @@ class InclusionDisplay:
         if self.labels is not None and n_sets > 1:
             self._name_classes(heights)
         ax.set(xlabel="inclusion probability", xlim=(0, 1))
-        # Above, where no bar can lie.
-        where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": 3, "borderaxespad": 0.2}
-        legend(ax, handles=_sign_handles(), **where)
+        legend(ax, handles=_sign_handles())
         return self
 
     def _colours(self, place: int) -> dict[str, Any]:

@@ -150,8 +150,7 @@ class RandomEffectsDisplay:
         frame = _of(frame, "factor", factor)
         frame = _of(frame, "class", label)
         keys = ["factor", "effect"] + ["class"] * ("class" in frame.columns)
-        groups = frame.groupby(keys, sort=False, observed=True)
-        panels = [_panel(one, *(*key, None)[:3]) for key, one in groups]
+        panels = [_panel(one) for _, one in frame.groupby(keys, sort=False, observed=True)]
         return cls(panels=panels, level=level).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, n_shown: int | None = 40) -> RandomEffectsDisplay:
@@ -207,10 +206,13 @@ def _of(frame: Any, column: str, value: Any) -> Any:
     return frame[frame[column] == value]
 
 
-def _panel(frame: Any, factor: str, effect: str, label: Any) -> Panel:
+def _panel(frame: Any) -> Panel:
+    """Rows of one effect of one factor, and of one class."""
     frame = frame.sort_values("mean", kind="stable")
+    first = frame.iloc[0]
     mean, low, high = (frame[name].to_numpy(dtype=float) for name in ("mean", "low", "high"))
-    return Panel(factor, effect, label, frame["group"].tolist(), mean, low, high)
+    label = frame["class"].tolist()[0] if "class" in frame.columns else None
+    return Panel(first["factor"], first["effect"], label, frame["group"].tolist(), mean, low, high)
 
 
 def _draw(ax: Any, panel: Panel, n_shown: int | None) -> Any:
