@@ -16,6 +16,8 @@ from ..validation import check_weights
 from .page import shown
 from .rows import Rows
 
+#: Draws of the rows for intervals, and what all draws together may cost: rows times classes.
+_DRAWS, _WORK = (100, 500), 1e8
 #: Longest name of a class.
 _CLASS_LENGTH = 32
 
@@ -110,7 +112,8 @@ class Facts:
 
     def _measured(self, proba: np.ndarray, **options: Any) -> Evaluation:
         labels = self.classes[self.codes]
-        options |= {"sample_weight": self.weight, "random_state": self.random_state}
+        n_bootstrap = int(np.clip(_WORK / proba.size, *_DRAWS))
+        options = {"n_bootstrap": n_bootstrap, "sample_weight": self.weight, "random_state": self.random_state} | options
         return evaluate(labels, np.clip(proba, 0, 1), classes=self.classes, **options)
 
     @cached_property
@@ -176,8 +179,8 @@ def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """The places of labels among the classes of the model."""
     place = {label: k for k, label in enumerate(classes.tolist())}
     codes = np.array([place.get(label, -1) for label in y.tolist()], dtype=int)
-    strange = y[codes < 0]
-    if len(strange):
+    strange = y[codes < 0].tolist()
+    if strange:
         raise ValueError(
             f"{len(strange)} labels in y are of classes that the model does not know, such as {strange[0]!r}; it knows "
             f"{', '.join(map(repr, classes.tolist()[:10]))}. Drop those rows."
