@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import get_lapack_funcs
-from sklearn.cluster import kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 
 from .arrays import row_squares
 from .chunks import dense, rows_in_block
@@ -158,6 +156,8 @@ def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.
     """A few steps of k-means; scikit-learn's threads wait for each other longer than these take."""
     # Seeds far from each other matter when there are few; many chosen at random are as good, and much cheaper.
     if n_points <= _FEW_POINTS:
+        from sklearn.cluster import kmeans_plusplus  # which brings half of scikit-learn
+
         points, _ = kmeans_plusplus(rows, n_points, sample_weight=weight, random_state=rng)
     else:
         points = _random(rows, weight, n_points, rng)
@@ -207,6 +207,8 @@ def _mixture(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random
     """
     start = _kmeans(rows, weight, n_points, rng)
     copies = rows[rng.choice(len(rows), size=max(len(rows), 2 * n_points), p=weight / weight.sum())]
+    from sklearn.mixture import GaussianMixture  # which brings half of scikit-learn
+
     mixture = GaussianMixture(
         n_points, covariance_type="diag", means_init=start, reg_covar=1e-3, max_iter=25, init_params="random_from_data",
         random_state=rng,

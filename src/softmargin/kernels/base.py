@@ -52,6 +52,12 @@ class Kernel(ABC):
         """Slopes in the rows of ``X``, given the slopes ``dk`` in ``kernel.diagonal(X)``: none where it is constant."""
         return namespace(X).zeros_like(X)
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from .shown import as_html
+
+        return as_html(self)
+
     def has_role(self, role: str) -> np.ndarray:
         """Which entries of ``theta`` have a role."""
         return np.concatenate([np.full(size, name == role) for name, size in self.roles])
