@@ -61,6 +61,7 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "softmargin"
+pygments_style, pygments_dark_style = "xcode", "github-dark"
 html_static_path = ["_static"]
 html_favicon = "_static/mark.svg"
 html_theme_options = {
