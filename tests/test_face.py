@@ -75,7 +75,7 @@ def test_weights_are_routed(model):
     X, y = load_iris(return_X_y=True)
     weight = np.where(y == 0, 0.01, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
-        asking = sklearn.base.clone(model).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        asking = sklearn.base.clone(model).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asking)
         options = {"return_estimator": True, "return_indices": True, "params": {"sample_weight": weight}}
         found = cross_validate(pipeline, X, y, **options)
