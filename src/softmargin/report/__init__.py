@@ -139,7 +139,7 @@ def _head(facts: Facts, title: str, judged: str) -> Markup:
 
 
 def _foot(facts: Facts) -> Markup:
-    from .. import __version__  # which imports this package
+    from .. import __version__  # which is not there yet while the package itself is imported
 
     drawn = plural(facts.evaluation.n_bootstrap, "draw")
     return paragraph(f"Made by softmargin {__version__}. Intervals are 95 % percentiles of {drawn} of the rows.")

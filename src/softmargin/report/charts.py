@@ -43,7 +43,10 @@ class Axis(NamedTuple):
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
         if options.get("log"):
             return cls(low / 1.3, high * 1.3, label, **options)
-        room = 0.04 * (high - low) or 0.5 * max(abs(low), 1.0)
+        width, size = high - low, max(abs(low), abs(high))
+        if width <= 1e-9 * size or width == 0:  # one value, but for rounding
+            return cls(low - 0.5 * (size or 1.0), high + 0.5 * (size or 1.0), label, **options)
+        room = 0.04 * width
         return cls(low if low in include else low - room, high if high in include else high + room, label, **options)
 
     def share(self, values: Any) -> np.ndarray:

@@ -113,7 +113,11 @@ class Facts:
     def _measured(self, proba: np.ndarray, **options: Any) -> Evaluation:
         labels = self.classes[self.codes]
         n_bootstrap = int(np.clip(_WORK / proba.size, *_DRAWS))
-        options = {"n_bootstrap": n_bootstrap, "sample_weight": self.weight, "random_state": self.random_state} | options
+        options = {
+            "n_bootstrap": n_bootstrap,
+            "sample_weight": self.weight,
+            "random_state": self.random_state,
+        } | options
         return evaluate(labels, np.clip(proba, 0, 1), classes=self.classes, **options)
 
     @cached_property
