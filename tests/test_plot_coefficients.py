@@ -2,6 +2,8 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.stats import norm
 from sklearn.datasets import load_iris
@@ -12,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.plot import CoefficientDisplay, InclusionDisplay
+from softmargin.plot.coefficients import Effects, _quantile
 from softmargin.tables import TableClassifier
 
 matplotlib.use("Agg")
@@ -90,6 +93,31 @@ def test_intervals_of_coefficients_that_may_be_zero(choosy, ax):
     assert unlikely.any()
     assert not display.low[0, unlikely].any()
     assert not display.high[0, unlikely].any()
+
+
+@given(st.floats(0.01, 1), st.floats(-3, 3), st.floats(0.1, 2), st.floats(0.01, 0.99))
+def test_quantiles_of_zero_and_a_gaussian(w, m, s, tail):
+    parts = (np.array([part]) for part in (w, m, s))
+    x = float(_quantile(tail, *parts)[0])
+    below = w * norm.cdf(x, m, s)
+    # The distribution function rises through the level there, or jumps over it at zero.
+    if x == 0:
+        assert below - 1e-9 <= tail <= below + (1 - w) + 1e-9
+    else:
+        assert below + (1 - w) * (x > 0) == pytest.approx(tail, abs=1e-9)
+
+
+def test_surely_included_columns_come_before_large_ones():
+    effects = Effects(
+        mean=np.array([[0.5, -3.0, 0.2, 0.4]]),
+        std=np.ones((1, 4)),
+        inclusion=np.array([[1.0, 0.4, 1.0, 0.1]]),
+        positive=np.ones((1, 4)),
+        names=list("abcd"),
+        labels=None,
+    )
+    assert effects.order().tolist() == [0, 2, 1, 3]
+    assert effects._replace(inclusion=None).order().tolist() == [1, 0, 3, 2]
 
 
 def test_every_class_has_coefficients(iris, ax):

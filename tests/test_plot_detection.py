@@ -66,8 +66,9 @@ def test_several_scores_share_axes(rng, ax):
 
 
 def test_plot_again_elsewhere(rng, ax):
-    display = DetectionDisplay.from_scores([0.1, 0.2], [0.3], threshold=0.15, ax=ax)
-    assert display.threshold_point == (0.5, 1.0)
+    # A score that reaches the threshold without exceeding it gives no alarm.
+    display = DetectionDisplay.from_scores([0.1, 0.2], [0.15, 0.3], threshold=0.15, ax=ax)
+    assert display.threshold_point == (0.5, 0.5)
     other = Figure().subplots()
     assert display.plot(ax=other) is display
     assert display.ax_ is other
