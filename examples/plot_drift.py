@@ -2,12 +2,14 @@
 A rule that turns with the seasons: streams that forget
 =======================================================
 
-**The question.** In summer a warm day means that much electricity is used, and in winter it means that little is. A model that
-learns day by day, and never forgets, ends up believing neither. Can one follow the turn without keeping any of the past?
+**The question.** In summer a warm day means that much electricity is used, and in winter it means that little is. A
+model that learns day by day, and never forgets, ends up believing neither. Can one follow the turn without keeping any
+of the past?
 
-**The data.** Every half hour of 2014 in Victoria, Australia (``elecdemand`` in R's package *fpp2*): demand, temperature, and whether
-it was a working day. The class is a demand above 4.5 GW. Beside temperature and working day, the model gets six waves of the
-time of day. It is linear in temperature, so no fixed coefficient is right all year: this is drift that anyone can check.
+**The data.** Every half hour of 2014 in Victoria, Australia (``elecdemand`` in R's package *fpp2*): demand,
+temperature, and whether it was a working day. The class is a demand above 4.5 GW. Beside temperature and working day,
+the model gets six waves of the time of day. It is linear in temperature, so no fixed coefficient is right all year:
+this is drift that anyone can check.
 """
 
 import matplotlib.dates as mdates
@@ -30,9 +32,10 @@ print(f"{len(X):,} half hours, {is_high.mean():.0%} of them above 4.5 GW")
 # %%
 # The fit
 # -------
-# ``partial_fit`` keeps one Gaussian belief of the past and no rows. With ``forgetting=0.1`` each call lets a tenth of that past go, so that
-# what was learned ten days ago counts about a third of what was learned today. The first two weeks are one batch, which also settles the units of
-# the columns; then every day is foretold before it is learned, so that no forecast has seen its own day.
+# ``partial_fit`` keeps one Gaussian belief of the past and no rows. With ``forgetting=0.1`` each call lets a tenth of
+# that past go, so that what was learned ten days ago counts about a third of what was learned today. The first two
+# weeks are one batch, which also settles the units of the columns; then every day is foretold before it is learned, so
+# that no forecast has seen its own day.
 DAYS = [slice(start, start + 48) for start in range(14 * 48, len(X), 48)]
 
 
@@ -71,7 +74,12 @@ for name, (_, colour) in list(SETTINGS.items())[:2]:
     found = followers[name]
     top.plot(found["slope"], color=colour, label=name)
     top.fill_between(
-        found.index, found["slope"] - 2 * found["sd"], found["slope"] + 2 * found["sd"], color=colour, alpha=0.2, linewidth=0
+        found.index,
+        found["slope"] - 2 * found["sd"],
+        found["slope"] + 2 * found["sd"],
+        color=colour,
+        alpha=0.2,
+        linewidth=0,
     )
 top.axhline(0, color=INK, linewidth=0.8)
 top.set(ylabel="log odds for each degree", title="More warmth, more demand? It depends on the season")
@@ -87,8 +95,9 @@ for ax in (top, bottom):
 plt.show()
 
 # %%
-# **What to read from it.** The model that forgets follows the slope through zero and back, with a band that says how sure it is; the
-# one that never forgets is sure of an average that holds in no season. Forgetting too much is no better: then there is not enough left to
-# know.
+# **What to read from it.** The model that forgets follows the slope through zero and back, with a band that says how
+# sure it is; the one that never forgets is sure of an average that holds in no season. Forgetting too much is no
+# better: then there is not enough left to know.
 #
-# **What it does not show.** How much to forget was chosen in hindsight, from three values. And a model with a bent curve of temperature would need to forget less: some drift is a column that is missing.
+# **What it does not show.** How much to forget was chosen in hindsight, from three values. And a model with a bent
+# curve of temperature would need to forget less: some drift is a column that is missing.

@@ -2,12 +2,12 @@
 Holes in a clinical table
 =========================
 
-**The question.** Cirrhosis of the liver is found by a biopsy. Blood values foretell it, but not every patient has all of
-them. One may drop the patients with holes, fill holes by means, or model them: what is each way worth?
+**The question.** Cirrhosis of the liver is found by a biopsy. Blood values foretell it, but not every patient has all
+of them. One may drop the patients with holes, fill holes by means, or model them: what is each way worth?
 
-**The data.** 418 patients of the Mayo Clinic with primary biliary cholangitis (``pbc`` in R's package *survival*). Those who
-joined the trial had cholesterol, copper and other values measured, and the others, for the most part, did not. The class is
-cirrhosis (stage 4) at entry; six patients without a stage are left out.
+**The data.** 418 patients of the Mayo Clinic with primary biliary cholangitis (``pbc`` in R's package *survival*).
+Those who joined the trial had cholesterol, copper and other values measured, and the others, for the most part, did
+not. The class is cirrhosis (stage 4) at entry; six patients without a stage are left out.
 """
 
 import matplotlib.pyplot as plt
@@ -31,8 +31,8 @@ print(X.isna().sum()[lambda count: count > 0].to_string())
 # %%
 # The fit
 # -------
-# ``fit`` and ``predict`` take holes as they are. In the model the columns of a row are jointly Gaussian, so that what is there
-# foretells what is not, and how surely; a hole's uncertainty becomes uncertainty of the prediction.
+# ``fit`` and ``predict`` take holes as they are. In the model the columns of a row are jointly Gaussian, so that what
+# is there foretells what is not, and how surely; a hole's uncertainty becomes uncertainty of the prediction.
 model = BayesianLinearSVC(loss="logistic").fit(X, y)
 means, sds = model.impute(X.iloc[[-1]])
 entry = X.columns.get_loc("chol")
@@ -43,9 +43,10 @@ print(f"cholesterol of the last patient, never measured: {low:.0f} to {high:.0f}
 # %%
 # Three ways, one test
 # --------------------
-# Each way is judged on all patients, by five-fold cross-validation, three times over. The machine of complete patients must
-# answer for the others too: their holes are filled by means, which are those of training rows always.
+# Each way is judged on all patients, by five-fold cross-validation, three times over. The machine of complete patients
+# must answer for the others too: their holes are filled by means, which are those of training rows always.
 def forecast(way, train, y_train, test):
+    """The probability of the second class for each test row."""
     if way == "modelled":
         return BayesianLinearSVC(loss="logistic").fit(train, y_train).predict_proba(test)[:, 1]
     keep = ~np.isnan(train).any(axis=1) if way == "complete rows" else np.full(len(train), True)
@@ -92,8 +93,8 @@ clinical = with_more_holes(X.to_numpy(), y, FURTHER, list(WAYS), n_repeats=2)
 # %%
 # Are the guesses any good?
 # -------------------------
-# To know, values that were measured are hidden, those of a tenth of the patients and of one column at a time, and foretold
-# from what is left of their rows, by a model that never saw these patients.
+# To know, values that were measured are hidden, those of a tenth of the patients and of one column at a time, and
+# foretold from what is left of their rows, by a model that never saw these patients.
 order, hidden = np.random.default_rng(0).permutation(len(X)), []
 for fold in np.array_split(order, 10):
     others = np.setdiff1d(order, fold)
@@ -101,7 +102,9 @@ for fold in np.array_split(order, 10):
     for name in BLOOD:
         rows = X.iloc[fold].dropna(subset=[name])
         means, sds = (part[:, X.columns.get_loc(name)] for part in model.impute(rows.assign(**{name: np.nan})))
-        guess = pd.DataFrame({"true": rows[name], "guess": means, "low": means - 1.645 * sds, "high": means + 1.645 * sds})
+        guess = pd.DataFrame(
+            {"true": rows[name], "guess": means, "low": means - 1.645 * sds, "high": means + 1.645 * sds}
+        )
         hidden.append(np.exp(guess).assign(column=name))
 hidden = pd.concat(hidden)
 inside = (hidden["low"] < hidden["true"]) & (hidden["true"] < hidden["high"])
@@ -111,8 +114,9 @@ print(inside.groupby(hidden["column"]).mean().round(2).to_string())
 # %%
 # When columns explain each other
 # -------------------------------
-# Holes that cannot be foretold are hardly worth modelling. In the table of 569 breast tumours that comes with scikit-learn, the ten
-# mean measurements of a tumour are close relatives. It has no holes, so these are made on purpose, at random.
+# Holes that cannot be foretold are hardly worth modelling. In the table of 569 breast tumours that comes with
+# scikit-learn, the ten mean measurements of a tumour are close relatives. It has no holes, so these are made on
+# purpose, at random.
 tumours, benign = load_breast_cancer(return_X_y=True)
 tumours, benign = np.log(tumours[:, :10] + 0.01), benign == 1
 SHARES = [0.1, 0.3, 0.5, 0.7]
@@ -143,10 +147,11 @@ for ax in (left, middle, right):
 plt.show()
 
 # %%
-# **What to read from it.** On the clinical table, as it came, the three ways are about as good as each other. With more holes complete rows
-# are used up; means do no harm there, for blood values tell little of each other: the intervals of cholesterol are wide, and they are
-# right. Where columns are relatives, modelling wins. And only the model has a range for every hole.
+# **What to read from it.** On the clinical table, as it came, the three ways are about as good as each other. With more
+# holes complete rows are used up; means do no harm there, for blood values tell little of each other: the intervals of
+# cholesterol are wide, and they are right. Where columns are relatives, modelling wins. And only the model has a range
+# for every hole.
 #
-# **What it does not show.** Holes are taken to be missing at random, given all that was measured. A value that is missing *because*
-# it is high breaks that, and no table can tell. Intervals are those of a bootstrap of rows: they leave out how much other
-# training rows would have changed the machines.
+# **What it does not show.** Holes are taken to be missing at random, given all that was measured. A value that is
+# missing *because* it is high breaks that, and no table can tell. Intervals are those of a bootstrap of rows: they
+# leave out how much other training rows would have changed the machines.

