@@ -128,6 +128,6 @@ def test_small_drawings_and_legends():
     drawn = interval(0.2, 0.4, 0.3, np.nan, Axis(0, 1))
     assert "guide" not in drawn
     assert "guide" in interval(0.2, 0.4, 0.3, 0.5, Axis(0, 1))
-    page = Page(legend(["<a>", "b"], solid=True))
+    page = Page(legend(["<a>", "b"], ["c0", "c1"], solid=True))
     assert page.text == "<a>b"
     assert page.tags.count("rect") == 2

@@ -18,8 +18,6 @@ from .page import Markup, element, shown
 WIDTH, HEIGHT = 400, 290
 #: Room for ticks and labels: left, right, top, bottom.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 22, 10, 44
-#: How many colours and dashes the style sheet has.
-N_COLOURS = 8
 #: Of drawings whose rows are named: the room for names, their length, and the height of a row.
 _NAMES, _NAME_LENGTH, _ROW = 150, 20, 22
 #: Parts of a curve's way that are told apart, along each axis.
@@ -218,9 +216,8 @@ def interval(low: float, high: float, value: float, mark: float, scale: Axis) ->
     )
 
 
-def legend(names: Sequence[str], classes: Sequence[str] | None = None, solid: bool = False) -> Markup:
+def legend(names: Sequence[str], classes: Sequence[str], solid: bool = False) -> Markup:
     """What colours and dashes stand for; ``solid`` if they fill areas."""
-    classes = classes or [f"c{k % N_COLOURS}" for k in range(len(names))]
     entries = []
     for name, class_ in zip(names, classes, strict=True):
         drawn = (

@@ -18,6 +18,8 @@ from .rows import Rows
 
 #: Draws of the rows for intervals, and what all draws together may cost: rows times classes.
 _DRAWS, _WORK = (100, 500), 1e8
+#: How many classes have drawings of their own, of which each has its colour.
+_MOST_DRAWN = 6
 #: Longest name of a class.
 _CLASS_LENGTH = 32
 
@@ -86,6 +88,16 @@ class Facts:
     def class_names(self) -> list[str]:
         """The classes as text."""
         return [shown(label, _CLASS_LENGTH) for label in self.classes.tolist()]
+
+    @cached_property
+    def drawn_classes(self) -> list[int]:
+        """The classes that have drawings of their own, in order: those with most rows, if there are many."""
+        order = np.argsort(-self.shares, kind="stable")[:_MOST_DRAWN]
+        return sorted(int(k) for k in order if self.shares[k] > 0)
+
+    def colour(self, k: int) -> str:
+        """The colour of a class in all drawings: no two of those that are drawn have the same."""
+        return f"c{k if self.n_classes == 2 else self.drawn_classes.index(k)}"
 
     @cached_property
     def said(self) -> np.ndarray:

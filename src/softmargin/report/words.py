@@ -167,7 +167,8 @@ def _inference_words(core: Any) -> Iterator[tuple[str, str]]:
     words = _INFERENCES.get(how, how)
     if how == "auto" and getattr(core, "stop_reason_", "") == "converged":
         words = _INFERENCES["cavi"]
-    passes = plural(len(history), "draw" if how == "gibbs" else "pass", None if how == "gibbs" else "passes")
+    nouns = {"gibbs": ("draw", "draws"), "stein": ("pass or look", "passes and looks")}.get(how, ("pass", "passes"))
+    passes = plural(len(history), *nouns)
     took = f" in {number(history[-1]['seconds'], 2)} s" if history else ""
     took += ", tuning included" if took and getattr(core, "tune_history_", None) else ""
     reason = _STOPS.get(getattr(core, "stop_reason_", ""), "")

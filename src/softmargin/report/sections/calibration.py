@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...metrics import ReliabilityCurve, reliability_curve
-from ..charts import N_COLOURS, Axis, Chart
+from ..charts import Axis, Chart
 from ..facts import Facts
 from ..numbers import count, fixed, percent, plural
 from ..page import Cell, Column, Markup, Section, element, figure, joined, paragraph, shown, table
 from .spread import against_others, two_classes
 
-#: Of how many classes each has a drawing of its own: those with most rows.
-MOST_CLASSES = 6
 #: Radii of dots, from a bin with hardly a row to one with all.
 _RADII = (2.5, 7.5)
 #: Longest name of a class along an axis.
@@ -25,7 +23,7 @@ def calibration(facts: Facts) -> Section:
         drawn = [_reliability(facts, 1, "reliability"), two_classes(facts)]
     else:
         drawn = [_confidence(facts)]
-        for k in drawn_classes(facts):
+        for k in facts.drawn_classes:
             drawn += [_reliability(facts, k, f"reliability-{k}"), against_others(facts, k, explained=len(drawn) == 1)]
     words = [
         "A probability is calibrated if, among rows that were given 0.7, seven in ten are of the class.",
@@ -35,15 +33,9 @@ def calibration(facts: Facts) -> Section:
     return Section("calibration", "Calibration", content)
 
 
-def drawn_classes(facts: Facts) -> list[int]:
-    """The classes that have drawings of their own, in order: those with most rows, if there are many."""
-    order = np.argsort(-facts.shares, kind="stable")[:MOST_CLASSES]
-    return sorted(int(k) for k in order if facts.shares[k] > 0)
-
-
 def left_out_words(facts: Facts) -> str:
     """Which classes are not drawn, if any."""
-    left = facts.n_classes - len(drawn_classes(facts))
+    left = facts.n_classes - len(facts.drawn_classes)
     return f"Drawn are the classes with most rows; {left} others are not." if facts.n_classes > 2 and left else ""
 
 
@@ -58,7 +50,7 @@ def _reliability(facts: Facts, k: int, name: str) -> Markup:
     curve = reliability_curve(facts.codes == k, facts.proba[:, k], sample_weight=facts.weight, pos_label=True)
     known = shown(facts.class_names[k], _AXIS_NAME)
     axes = f"probability of {known}", f"share that is {known}"
-    title, colour = f"Reliability of the probability of {facts.class_names[k]}", f"c{k % N_COLOURS}"
+    title, colour = f"Reliability of the probability of {facts.class_names[k]}", facts.colour(k)
     return _drawn(curve, name, title, axes, colour, explained=facts.n_classes == 2)
 
 

@@ -11,7 +11,6 @@ from ..charts import Axis, Chart, rows_chart
 from ..facts import Facts
 from ..numbers import NOTHING, number, plural
 from ..page import Cell, Column, Markup, element, figure, shown, table
-from .calibration import drawn_classes
 
 #: Groups that are drawn with their names, and at most without; rows of the table beneath.
 _NAMED, _UNNAMED, _MOST_NUMBERS = 24, 400, 100
@@ -28,7 +27,7 @@ def random_effects(facts: Facts) -> Iterator[Markup]:
     yield _components(facts, components)
     effects = core.random_effects(level=0.95)
     if "class" in effects:
-        effects = effects[effects["class"].isin(facts.classes[drawn_classes(facts)].tolist())]
+        effects = effects[effects["class"].isin(facts.classes[facts.drawn_classes].tolist())]
     keys = [name for name in ("class", "factor", "effect") if name in effects]
     for index, (key, part) in enumerate(effects.groupby(keys, sort=False)):
         if index == _MOST_FIGURES:

@@ -12,7 +12,6 @@ from ..charts import Axis, rows_chart
 from ..facts import Facts
 from ..numbers import fixed, number, plural
 from ..page import Cell, Column, Markup, Section, element, figure, listed, shown, table
-from .calibration import drawn_classes
 from .effects import random_effects
 
 #: Most bars of a drawing, and most rows of the table beneath it.
@@ -116,7 +115,7 @@ def _of_classes(facts: Facts, values: np.ndarray) -> Iterator[tuple[str, str, np
     if len(values) == 1:
         yield "", facts.class_names[-1], values[0]
         return
-    for k in drawn_classes(facts):
+    for k in facts.drawn_classes:
         yield f"-{k}", facts.class_names[k], values[k]
 
 

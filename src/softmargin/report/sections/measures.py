@@ -73,12 +73,14 @@ def _loo_words(facts: Facts) -> Markup:
     warning = "Measures on rows that the model learned from flatter it; held-out rows tell the truth."
     if expected is None or math.isnan(expected):
         return paragraph(warning, class_="note")
+    word = "The two agree within what chance allows."
     if found.high < expected:
         word = "That is less than expected by more than chance: perhaps the model learned from these rows."
-    elif found.low > expected:
-        word = "That is more than expected by more than chance: perhaps these rows are of another population."
-    else:
-        word = "The two agree within what chance allows."
+    if found.low > expected:
+        word = (
+            "That is more than expected by more than chance: perhaps these rows are of another population, or what was "
+            "tuned suits the training rows too well."
+        )
     return paragraph(
         f"From the training rows alone, each left out in turn, the model expected a log loss of {fixed(expected)}; "
         f"here it is {fixed(found.value)} ({fixed(found.low)} to {fixed(found.high)}). {word} {warning}",
@@ -90,14 +92,16 @@ def _reference_words(facts: Facts) -> Markup | None:
     """The paired difference from the other model."""
     if facts.reference is None:
         return None
-    places, least = (np.arange(len(facts.codes)), facts.codes), np.finfo(float).eps
-    own, other = (-np.log(np.maximum(proba[places], least)) for proba in (facts.proba, facts.reference))
+    own, other = (
+        -np.log(np.maximum(proba[np.arange(len(facts.codes)), facts.codes], np.finfo(float).eps))
+        for proba in (facts.proba, facts.reference)
+    )
     weight = facts.weight / facts.weight.sum()
     mean = float(weight @ (own - other))
     half = 1.96 * math.sqrt(float(weight**2 @ (own - other - mean) ** 2))
-    word = (
-        "lower than" if mean + half < 0 else "higher than" if mean - half > 0 else "not told apart by these rows from"
-    )
+    word = "not told apart by these rows from"
+    if abs(mean) > half:
+        word = "lower than" if mean < 0 else "higher than"
     return paragraph(
         f"Row by row, the log loss is {word} that of the reference: the mean difference is {number(mean)} "
         f"({number(mean - half)} to {number(mean + half)})."

@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import auc, roc_curve
 
-from ..charts import N_COLOURS, Axis, Chart, legend, thinned
+from ..charts import Axis, Chart, legend, thinned
 from ..facts import Facts
 from ..numbers import NOTHING, count, fixed, percent, round_percent
 from ..page import Cell, Column, Markup, Section, element, figure, joined, paragraph, shown, table
-from .calibration import drawn_classes, left_out_words
+from .calibration import left_out_words
 
 #: Longest name of a class along an axis, and the thresholds that are tried.
 _AXIS_NAME, _THRESHOLDS = 16, (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -101,17 +101,17 @@ def _thresholds(facts: Facts) -> Markup:
 
 def _many(facts: Facts, curves: list[_Curve]) -> Markup:
     """The curves of the classes with most rows, each against all others."""
-    drawn = [c for c in curves if c.k in drawn_classes(facts) and not math.isnan(c.area)]
+    drawn = [c for c in curves if c.k in facts.drawn_classes and not math.isnan(c.area)]
     chart = _chart("share of the others mistaken for it", "share of the class found")
     for curve in reversed(drawn):
-        chart.line(*thinned(curve.false, curve.true), f"c{curve.k % N_COLOURS}")
+        chart.line(*thinned(curve.false, curve.true), facts.colour(curve.k))
     known = [f"{facts.class_names[c.k]} ({fixed(c.area)})" for c in drawn]
     title = "ROC curves, each class against all others"
     caption = [
         element("strong", f"{title}. "),
         "The nearer to the upper left corner the better; the dashed diagonal is chance. Areas are in brackets.",
     ]
-    key = legend(known, [f"c{c.k % N_COLOURS}" for c in drawn])
+    key = legend(known, [facts.colour(c.k) for c in drawn])
     return figure(chart.svg("roc", title, f"Areas under the curves: {'; '.join(known)}."), caption, key)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..charts import N_COLOURS, Axis, Chart, legend
+from ..charts import Axis, Chart, legend
 from ..facts import Facts
 from ..numbers import NOTHING, fixed, percent, round_percent
 from ..page import Column, Markup, element, figure, shown, table
@@ -27,14 +27,14 @@ class _Group(NamedTuple):
 
 def two_classes(facts: Facts) -> Markup:
     """The probabilities of the second class, of its rows and of those of the first."""
-    groups = [_Group(facts.codes == k, facts.class_names[k], f"c{k}") for k in (1, 0)]
+    groups = [_Group(facts.codes == k, facts.class_names[k], facts.colour(k)) for k in (1, 0)]
     return _histogram(facts, 1, "probabilities", groups)
 
 
 def against_others(facts: Facts, k: int, explained: bool) -> Markup:
     """The probabilities of one of many classes, of its rows and of all others."""
     own = facts.codes == k
-    groups = [_Group(own, facts.class_names[k], f"c{k % N_COLOURS}"), _Group(~own, "all other classes", "quiet")]
+    groups = [_Group(own, facts.class_names[k], facts.colour(k)), _Group(~own, "all other classes", "quiet")]
     return _histogram(facts, k, f"probabilities-{k}", groups, explained)
 
 

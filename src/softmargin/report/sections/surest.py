@@ -25,10 +25,10 @@ def surest(facts: Facts) -> Section:
     mistakes = paragraph("No row was taken for another class.")
     if len(wrong):
         mistakes = _rows_table(facts, "Surest mistakes", wrong[np.argsort(-sure[wrong], kind="stable")], columns)
-    more = facts.rows.n_columns - len(columns)
-    said = (
-        f" Of {plural(facts.rows.n_columns, 'column')} the {len(columns)} that matter most are shown." if more else ""
-    )
+    said = ""
+    if len(columns) < facts.rows.n_columns:
+        which = f"{len(columns)} that matter most" if relevant_columns(facts) else f"first {len(columns)}"
+        said = f" Of {plural(facts.rows.n_columns, 'column')} the {which} are shown."
     content = joined(
         paragraph(
             "Mistakes of which the model was sure are the most telling rows: a wrong label, an entry out of range, or "
