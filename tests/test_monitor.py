@@ -18,10 +18,10 @@ def test_history_has_an_entry_for_each_pass(clock):
     watch = Monitor()
     watch.record(-3.0, True)
     clock.seconds += 2.5
-    watch.record(-4.0, False)
+    watch.record(-4.0, False, "draws")
     assert watch.history == [
-        {"pass": 1, "seconds": 0.0, "objective": -3.0, "accepted": True},
-        {"pass": 2, "seconds": 2.5, "objective": -4.0, "accepted": False},
+        {"pass": 1, "seconds": 0.0, "objective": -3.0, "accepted": True, "phase": "passes"},
+        {"pass": 2, "seconds": 2.5, "objective": -4.0, "accepted": False, "phase": "draws"},
     ]
 
 

@@ -6,6 +6,7 @@ import scipy.sparse
 import torch
 from numpy.testing import assert_allclose
 
+from softmargin import BayesianLinearSVC
 from softmargin.arrays import to_numpy
 from softmargin.chunks import Table
 from softmargin.engine import Problem, objective
@@ -308,3 +309,13 @@ def test_polish_does_not_overshoot():
     assert objective(problem.stats(step).bound, problem.prior, step) < end.point.objective
     assert end.point.belief is belief
     assert_allclose(end.point.objective, objective(problem.stats(belief).bound, problem.prior, belief))
+
+
+def test_histories_name_their_phases():
+    """Minibatches first and, where they do not suffice, passes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=400) > 0
+    model = BayesianLinearSVC(inference="svi", random_state=0).fit(X, y)
+    assert {entry["phase"] for entry in model.history_} == {"minibatches"}
+    assert {entry["phase"] for entry in BayesianLinearSVC().fit(X, y).history_} == {"passes"}

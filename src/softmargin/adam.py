@@ -309,7 +309,7 @@ class _Climber:
         enough = tol * max(1.0, abs(point.objective))
         self._gauge, self._seen_best = self._looked(point), point.objective
         if not self._whole:
-            self._monitor.record(point.objective, accepted=True)
+            self._monitor.record(point.objective, accepted=True, phase="minibatches")
         calm = self._gauge.is_calm(enough) and promised(point, self._problem.prior) <= enough
         if not calm and self._steps <= _LAST_RENEWAL:
             self._renew(point)

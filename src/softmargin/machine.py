@@ -258,7 +258,7 @@ def travel(
                 return Arrival(state, "time")
             if count % look == 0:
                 densities = machine.log_density(state.particles, *batch)
-                monitor.record(float(namespace(densities).mean(densities)), accepted=True)
+                monitor.record(float(namespace(densities).mean(densities)), accepted=True, phase="particles")
             if count == 0:
                 directions = replayed(partial(machine.direction, kernel), state.particles, *batch)
             state = journey.rule(count).advance(state, directions(state.particles, *batch))

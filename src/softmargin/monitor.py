@@ -21,8 +21,8 @@ class InterruptedFitWarning(ConvergenceWarning):
 class Monitor:
     """Records every pass, draws a line about it, and says when time is up.
 
-    ``history`` holds a dict for each pass: its number, seconds since the start, the objective, and
-    whether the step was accepted.
+    ``history`` holds a dict for each pass: its number, seconds since the start, the objective, whether the step was
+    accepted, and the phase of the fit: ``"passes"``, ``"minibatches"``, ``"particles"``, ``"warm-up"`` or ``"draws"``.
     """
 
     def __init__(
@@ -44,12 +44,11 @@ class Monitor:
         #: What a fit has found so far, to go on from after a crash.
         self.journal = Journal() if journal is None else journal
 
-    def record(self, objective: float, accepted: bool) -> None:
+    def record(self, objective: float, accepted: bool, phase: str = "passes") -> None:
         """One more pass is done."""
-        seconds = self.seconds
-        self.history.append(
-            {"pass": len(self.history) + 1, "seconds": seconds, "objective": objective, "accepted": accepted}
-        )
+        seconds, number = self.seconds, len(self.history) + 1
+        facts = {"pass": number, "seconds": seconds, "objective": objective, "accepted": accepted, "phase": phase}
+        self.history.append(facts)
         if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
             self._draw(seconds)
 

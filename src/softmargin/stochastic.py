@@ -332,7 +332,7 @@ class _Wanderer:
 
     def _record(self) -> float:
         estimate = self._point().objective
-        self._monitor.record(estimate, accepted=True)
+        self._monitor.record(estimate, accepted=True, phase="minibatches")
         return estimate
 
 

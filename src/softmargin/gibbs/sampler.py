@@ -58,7 +58,8 @@ def sample(
                     break
                 leave_out = turn >= 0 and turn % _LEAVE_OUT_EVERY == 0
                 turns = take_turns(chains, problem, leave_out)
-                monitor.record(float(np.mean([one.log_likelihood for one in turns])), accepted=True)
+                phase = "warm-up" if turn < 0 else "draws"
+                monitor.record(float(np.mean([one.log_likelihood for one in turns])), accepted=True, phase=phase)
                 kept.leave_out(turns)
                 if turn >= 0 and (turn + 1) % thin == 0:
                     kept.add(turns)

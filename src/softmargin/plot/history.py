@@ -130,7 +130,7 @@ class BoundHistoryDisplay:
             objective=np.array([entry["objective"] for entry in history], dtype=float),
             accepted=np.array([entry.get("accepted", True) for entry in history]),
             bound=getattr(inside, "bound_", None),
-            phases=_phases(inside, history),
+            phases=_phases(history),
             name=name,
         )
         return display.plot(ax=ax, **options)
@@ -233,19 +233,8 @@ def _quantity(phase: Phase) -> str:
     return _QUANTITIES.get(phase.name, "bound")
 
 
-def _phases(model: Any, history: Sequence[dict[str, Any]]) -> list[Phase]:
-    """What is known of the way of a fit: what its history says, or else what the model keeps of it."""
-    n = len(history)
-    if all("phase" in entry for entry in history):
-        starts = [at for at in range(n) if at == 0 or history[at]["phase"] != history[at - 1]["phase"]]
-        return [Phase(history[at]["phase"], at, stop) for at, stop in zip(starts, [*starts[1:], n], strict=True)]
-    if getattr(model, "draws_", None) is not None:
-        split, words = max(0, n - model.thin * model.n_draws), ("warm-up", "draws")
-    elif getattr(model, "particles_", None) is not None:
-        # Passes end where the bound is; the later batches of a stream have particles only.
-        ends = [place + 1 for place, entry in enumerate(history) if entry["objective"] == model.bound_]
-        split, words = (ends[-1] if ends else 0), ("passes", "particles")
-    else:
-        split, words = n, ("minibatches" if getattr(model, "stop_reason_", "") == "polished" else "passes", "")
-    parts = Phase(words[0], 0, split), Phase(words[1], split, n)
-    return [phase for phase in parts if phase.stop > phase.start]
+def _phases(history: Sequence[dict[str, Any]]) -> list[Phase]:
+    """Runs of entries of one phase; histories without phases are one."""
+    names = [entry.get("phase", "passes") for entry in history]
+    starts = [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
+    return [Phase(names[at], at, stop) for at, stop in zip(starts, [*starts[1:], len(names)], strict=True)]
