@@ -6,6 +6,7 @@ Run ``python docs/pictures/tutorials.py`` in the root of the repository; names o
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -15,14 +16,20 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_breast_cancer
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from softmargin.active import query
+from softmargin.adversarial import AdversarialDetector, fgsm
 from softmargin.evaluation import evaluate
-from softmargin.plot import InclusionDisplay, ReliabilityDisplay
-from softmargin.uncertainty import entropy
+from softmargin.nn import bayesianise
+from softmargin.plot import DetectionDisplay, InclusionDisplay, ReliabilityDisplay
+from softmargin.uncertainty import entropy, mutual_information
 
 HERE = Path(__file__).parent
 BLUE, FAINT = "#3b7fb8", "#8d9096"
@@ -172,7 +179,109 @@ def tables() -> None:
     penguins()
 
 
-PICTURES = {"svc": svc, "tables": tables}
+def digits():
+    """The network of the tutorial, trained; images, labels, its logits, and strange images."""
+    pixels, labels = load_digits(return_X_y=True)
+    pixels = (pixels / 16).astype(np.float32)
+    inputs, codes = torch.tensor(pixels), torch.tensor(labels)
+    torch.manual_seed(0)
+    widths = (64, 64, 32, 10)
+    layers = [part for a, b in pairwise(widths) for part in (torch.nn.Linear(a, b), torch.nn.ReLU())][:-1]
+    network = torch.nn.Sequential(*layers)
+    optimiser = torch.optim.Adam(network.parameters(), 0.01)
+    for _ in range(150):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(network(inputs[:800]), codes[:800]).backward()
+        optimiser.step()
+
+    def logits(images: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return network(torch.tensor(np.ascontiguousarray(images))).numpy().astype(float)
+
+    images = pixels[1200:]
+    strange = {
+        "upside down": images.reshape(-1, 8, 8)[:, ::-1, ::-1].reshape(-1, 64),
+        "pixels shuffled": images[:, np.random.default_rng(0).permutation(64)],
+        "negative": 1 - images,
+        "ten times as bright": 10 * images,
+    }
+    return network, pixels, labels, logits, strange
+
+
+def entropies(logits: np.ndarray) -> np.ndarray:
+    """Of the softmax of logits."""
+    p = softmax(logits, axis=1)
+    return -np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)
+
+
+def networks() -> None:
+    """Strange images, noticed by a softmax and by a Bayesian head; and the figures of that tutorial."""
+    network, pixels, labels, logits, strange = digits()
+    inputs, codes = torch.tensor(pixels), torch.tensor(labels)
+    images, truth, held = pixels[1200:], labels[1200:], slice(800, 1200)
+    alone = bayesianise(network, [(inputs[held], codes[held])], n_inducing=100)
+    hybrid = bayesianise(network, [(inputs[:800], codes[:800])], held_out=[(inputs[held], codes[held])], n_inducing=100)
+
+    def scaled_loss(temperature: float) -> float:
+        return log_loss(labels[held], softmax(logits(pixels[held]) / temperature, axis=1))
+
+    temperature = minimize_scalar(scaled_loss, bounds=(0.2, 10), method="bounded").x
+    said = {
+        "softmax": softmax(logits(images), axis=1),
+        "softmax, scaled": softmax(logits(images) / temperature, axis=1),
+        "head, held out alone": alone.predict_proba(images),
+        "head": hybrid.predict_proba(images),
+    }
+    for name, proba in said.items():
+        print(f"networks: {name}: {log_loss(truth, proba):.3f}, {np.mean(proba.argmax(axis=1) == truth):.3f}")
+    figure, (left, right) = two_axes()
+    for name, them in strange.items():
+        by_softmax = DetectionDisplay.from_scores(
+            entropies(logits(images)), entropies(logits(them)), name=name, ax=left
+        )
+        ordinary, odd = (mutual_information(hybrid, part) for part in (images, them))
+        by_head = DetectionDisplay.from_scores(ordinary, odd, name=name, ax=right)
+        sure = softmax(logits(them), axis=1).max(axis=1).mean()
+        print(f"networks: {name}: area {by_softmax.auc:.2f}, {by_head.auc:.2f}; softmax says {sure:.3f}")
+    left.set_title("by the entropy of the softmax")
+    right.set_title("by the mutual information of the head")
+    saved(figure, "networks")
+    labelling(network, pixels, labels)
+    attacks(hybrid, pixels, labels)
+
+
+def labelling(network, pixels: np.ndarray, labels: np.ndarray) -> None:
+    """What labels that are asked for are worth."""
+    inputs, codes = torch.tensor(pixels), torch.tensor(labels)
+    first, pool, rest = np.arange(800, 860), np.arange(1200, 1600), np.arange(1600, len(labels))
+
+    def score(rows: np.ndarray) -> float:
+        return head(rows).score(pixels[rest], labels[rest])
+
+    def head(rows: np.ndarray):
+        return bayesianise(network, [(inputs[rows], codes[rows])], n_inducing=100)
+
+    chosen = pool[query(head(first), pixels[pool], n=60, strategy="variation_ratio", random_state=0)]
+    drawn = [np.random.default_rng(seed).choice(pool, 60, replace=False) for seed in range(20)]
+    by_chance = [score(np.concatenate([first, rows])) for rows in drawn]
+    asked = score(np.concatenate([first, chosen]))
+    print(
+        f"networks: accuracy {score(first):.3f}, asked {asked:.3f}, at random {np.mean(by_chance):.3f} "
+        f"({min(by_chance):.3f} to {max(by_chance):.3f})"
+    )
+
+
+def attacks(hybrid, pixels: np.ndarray, labels: np.ndarray) -> None:
+    """What attacks do, and who notices."""
+    images, truth = pixels[1200:], labels[1200:]
+    detector = AdversarialDetector(hybrid, measure="mutual_information", false_alarm_rate=0.05).fit(pixels[800:1200])
+    for eps in (0.0, 0.05, 0.1, 0.2):
+        attacked = fgsm(hybrid, images, truth, eps=eps, clip=(0, 1)) if eps else images
+        accuracy, alarms = hybrid.score(attacked, truth), detector.predict(attacked).mean()
+        print(f"networks: attack {eps}: accuracy {accuracy:.3f}, alarms {alarms:.3f}")
+
+
+PICTURES = {"svc": svc, "tables": tables, "networks": networks}
 
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or PICTURES:
