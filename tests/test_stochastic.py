@@ -312,10 +312,9 @@ def test_polish_does_not_overshoot():
 
 
 def test_histories_name_their_phases():
-    """Minibatches first and, where they do not suffice, passes."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = X[:, 0] + 0.3 * rng.normal(size=400) > 0
-    model = BayesianLinearSVC(inference="svi", random_state=0).fit(X, y)
+    model = BayesianLinearSVC(inference="svi", batch_size=64, random_state=0).fit(X, y)
     assert {entry["phase"] for entry in model.history_} == {"minibatches"}
     assert {entry["phase"] for entry in BayesianLinearSVC().fit(X, y).history_} == {"passes"}
