@@ -1,8 +1,10 @@
 """How the site is built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``, without any network."""
 
+import logging
 import sys
 from pathlib import Path
 
+logging.basicConfig(level=logging.WARNING)  # or the theme's colours would let every library tell what it does
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent / "src")]
 
@@ -61,7 +63,7 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "softmargin"
-pygments_style, pygments_dark_style = "xcode", "github-dark"
+pygments_dark_style = "github-dark"
 html_static_path = ["_static"]
 html_favicon = "_static/mark.svg"
 html_theme_options = {

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,10 @@ from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from fontTools import subset
+from fontTools.pens.transformPen import TransformPen
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ _REWRITTEN = [
     (r"\\dots(?![a-zA-Z])", r"\\ldots "),
 ]
 _BAR = re.compile(r'<mo(?: stretchy="false">(?=\|)| class="mathopen">|>(?=‖))([|‖])</mo>')
+#: The size of the lowest radical sign, as a share of the font's own.
+_LOW_ROOT = 0.75
 _THIN_SPACE = '<mspace width="0.17em"/>'
 #: First and last code point of: Latin, accents, Greek, punctuation and primes, letterlike signs, arrows, operators,
 #: parts of brackets, angle brackets, long arrows, bold to script letters, double-struck ones, Greek ones.
@@ -63,8 +67,25 @@ def _visit(self: Any, node: nodes.Element) -> None:
     except MathError as error:
         _LOGGER.warning("cannot typeset %r: %s", latex, error, location=node)
         markup = f"<code>{self.encode(latex)}</code>"
-    self.body.append(f'<div class="math" tabindex="0">{markup}</div>\n' if block else markup)
+    if block:
+        self.body.append(f'<div class="math" tabindex="0">{markup}</div>\n')
+    else:
+        self.body.append(f'<span class="formula">{markup}{self.encode(node.get("mark", ""))}</span>')
     raise nodes.SkipNode
+
+
+class _Punctuation(SphinxPostTransform):
+    """Keeps a formula and the mark behind it on one line."""
+
+    default_priority = 5
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for formula in list(self.document.findall(nodes.math)):
+            after = formula.next_node(descend=False, siblings=True)
+            if isinstance(after, nodes.Text) and (mark := re.match(r"[-.,;:!?)\]'\w\u2019]+", after)):
+                formula["mark"] = mark[0]
+                after.parent.replace(after, nodes.Text(after[mark.end() :]))
 
 
 def _write_font(app: Sphinx, exception: Exception | None) -> None:
@@ -74,9 +95,9 @@ def _write_font(app: Sphinx, exception: Exception | None) -> None:
         return
     spec = importlib.util.find_spec("ziamath")
     assert spec is not None, 'Formulas need pip install "softmargin[docs]".'
-    getLogger("fontTools").setLevel(ERROR)  # it tells of every table that it drops
     options = subset.Options(flavor="woff", hinting=False, layout_features=["*"], notdef_outline=True)
     font = subset.load_font(str(Path(spec.origin or "").parent / "fonts" / "STIXTwoMath-Regular.ttf"), options)
+    _slim_roots(font)
     subsetter = subset.Subsetter(options)
     subsetter.populate(unicodes=[code for first, last in _CHARACTERS for code in range(first, last + 1)])
     subsetter.subset(font)
@@ -84,8 +105,35 @@ def _write_font(app: Sphinx, exception: Exception | None) -> None:
     subset.save_font(font, str(path), options)
 
 
+def _slim_roots(font: Any) -> None:
+    """Makes radical signs of all heights equally wide, and adds a low one for roots of single letters.
+
+    Some browsers leave room for the widest sign beside every root, and let one hang that is higher than its content.
+    """
+    variants, root = font["MATH"].table.MathVariants, font.getBestCmap()[0x221A]
+    signs = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(root)]
+    names, drawn = [record.VariantGlyph for record in signs.MathGlyphVariantRecord], font.getGlyphSet()
+    widths = [font["hmtx"][name][0] for name in names]
+    low = _LOW_ROOT * widths[0]
+    # Each sign takes the shape of the next lower one; the lowest is its own, but smaller.
+    shapes = [(names[0], _LOW_ROOT, _LOW_ROOT)]
+    shapes += [(name, low / width, 1.0) for name, width in zip(names[:-1], widths[:-1], strict=True)]
+    outlines = []
+    for source, across, up in shapes:
+        pen = TTGlyphPen(None)
+        drawn[source].draw(TransformPen(pen, (across, 0, 0, up, 0, 0)))
+        outlines.append(pen.glyph())
+    for record, glyph in zip(signs.MathGlyphVariantRecord, outlines, strict=True):
+        font["glyf"][record.VariantGlyph] = glyph
+        glyph.recalcBounds(font["glyf"])
+        font["hmtx"][record.VariantGlyph] = (round(low), glyph.xMin)
+        record.AdvanceMeasurement = glyph.yMax - glyph.yMin
+    signs.GlyphAssembly = None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Registers the renderer under the name ``mathml``."""
     app.add_html_math_renderer("mathml", inline_renderers=(_visit, None), block_renderers=(_visit, None))
+    app.add_post_transform(_Punctuation)
     app.connect("build-finished", _write_font)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
