@@ -408,3 +408,43 @@ def test_packed_texts_are_looked_into_for_their_separator(tmp_path):
     with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
         file.write("a;b\n1;2\n3;4\n")
     assert read_table(tmp_path / "t.csv.gz").columns.tolist() == ["a", "b"]
+
+
+# Tables that are not in memory
+
+
+@pytest.fixture
+def parts(visits, tmp_path):
+    """The same table in three files."""
+    for number, places in enumerate((slice(0, 100), slice(100, 110), slice(110, None))):
+        visits.iloc[places].assign(copies=2.0).to_parquet(tmp_path / f"part-{number}.parquet", index=False)
+    return f"{tmp_path}/*.parquet"
+
+
+@pytest.mark.parametrize("name", ["svc", "linear", "mixed"])
+def test_files_are_fitted_as_the_table_they_hold(name, visits, parts):
+    from_files = TableClassifier(clone(MODELS[name]))
+    source = softmargin.chunks.Parquet(parts, "ill", columns=["age", "city", "seen", "clinic", "id"], weight="copies")
+    from_files.fit(source)
+    in_memory = TableClassifier(clone(MODELS[name])).fit(visits, "ill", sample_weight=np.full(len(visits), 2.0))
+    assert from_files.encoder_.describe().equals(in_memory.encoder_.describe())
+    assert from_files.target_ == "ill"
+    assert_allclose(from_files.predict_proba(visits), in_memory.predict_proba(visits), atol=1e-6)
+    assert_allclose(from_files.predict_proba(parts), from_files.predict_proba(visits), atol=1e-12)
+    assert from_files.predict(parts).tolist() == from_files.predict(visits).tolist()
+
+
+def test_many_rows_decide_by_some_of_them(visits, parts):
+    from softmargin.tables.streams import representative
+
+    source = softmargin.chunks.Parquet(parts, "ill")
+    some = representative(source, 50)
+    assert len(some) == 50
+    assert some.merge(visits.assign(copies=2.0)).shape[0] == 50
+    other = softmargin.chunks.Parquet(parts, "ill", batch_rows=7)
+    pd.testing.assert_frame_equal(representative(other, 50), some)
+
+
+def test_arrays_are_no_tables():
+    with pytest.raises(ValueError, match="columns with names"):
+        TableClassifier().fit(softmargin.chunks.Batches([(np.zeros((3, 2)), [0, 1, 1])]))

@@ -11,10 +11,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..chunks import source_of
 from ..estimators import BayesianMixedSVC, BayesianSVC
 from .encoder import TableEncoder
 from .frames import FrameTransformer, frame_of, near
 from .lazily import pandas
+from .streams import Encoded, by_columns, representative
 from .tidier import TableTidier
 
 __all__ = ["TableClassifier"]
@@ -68,27 +70,33 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def __init__(self, classifier: Any = None, encoder: Any = None) -> None:
         self.classifier, self.encoder = classifier, encoder
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableClassifier:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableClassifier:
         """Fits the encoder, then the classifier.
 
         Parameters
         ----------
-        X : frame or array of shape (n_rows, n_columns)
-            Rows to learn from.
+        X : frame or array of shape (n_rows, n_columns), or a source of rows
+            Rows to learn from.  Of files and other sources (`softmargin.chunks`) a sample decides what becomes of the
+            columns, and batches are encoded as they are read: the table need not fit in memory.
         y : sequence of n_rows labels, or the name of a column of ``X``
-        sample_weight : sequence of n_rows weights, optional
+        sample_weight : sequence of n_rows weights, or the name of a column of files, optional
             A row of weight k counts as k copies of it.
 
         Returns
         -------
         self
         """
-        target = y if isinstance(y, str) else None
-        X, y = (X, y) if target is None else _without(X, target)
         classifier: Any = clone(self.classifier) if self.classifier is not None else BayesianSVC()
         encoder: Any = clone(self.encoder) if self.encoder is not None else encoder_for(classifier)
-        rows = _named(encoder, encoder.fit_transform(X), X)
-        classifier.fit(rows, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+        source = None if isinstance(X, np.memmap) else source_of(X, y, sample_weight)
+        target = getattr(source, "target", y if isinstance(y, str) else None)
+        if source is not None:
+            encoder.fit(representative(source))
+            classifier.fit(Encoded(source, encoder))
+        else:
+            X, y = (X, y) if target is None else _without(X, target)
+            rows = _named(encoder, encoder.fit_transform(X), X)
+            classifier.fit(rows, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
         self.target_, self.encoder_, self.classifier_ = target, encoder, classifier
         self.classes_, self.n_features_in_ = classifier.classes_, encoder.n_features_in_
         if hasattr(encoder, "feature_names_in_"):
@@ -98,8 +106,11 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def encode(self, X: Any) -> Any:
-        """The rows that ``classifier_`` sees: a frame of pandas, or an array for an array."""
+        """The rows that ``classifier_`` sees: a frame of pandas, an array for an array, or a source for a source."""
         check_is_fitted(self)
+        source = None if isinstance(X, np.memmap) else source_of(X)
+        if source is not None:
+            return Encoded(by_columns(source, getattr(self, "feature_names_in_", None)), self.encoder_)
         frame = frame_of(X)
         if frame is not None and self.target_ in frame.columns:
             X = frame.drop(columns=self.target_)
