@@ -159,12 +159,13 @@ def test_without_scripts_all_is_shown(opened):
 
 
 def test_paper_shows_all_in_light_colours(opened):
-    page = opened(color_scheme="dark")
+    page = opened(viewport={"width": 720, "height": 1000}, color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert all(section.is_visible() for section in page.locator("main > section").all())
     assert not page.locator("nav").is_visible()
     ink = page.evaluate("getComputedStyle(document.body).color")
     assert max(map(int, ink.strip("rgb()").split(","))) < 100
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720  # a sheet of A4 with its margins
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
