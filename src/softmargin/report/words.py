@@ -34,7 +34,7 @@ _INFERENCES = {
     "cavi": "coordinate ascent over all rows",
     "svi": "natural-gradient steps on minibatches",
     "adam": "Adam on minibatches",
-    "gibbs": "draws of a Gibbs sampler",
+    "gibbs": "a Gibbs sampler",
     "ecm": "a search for the mode",
     "batch": "coordinate ascent with an inducing point at every distinct row",
     "stein": "particles that move by Stein variational gradient descent",
@@ -167,7 +167,9 @@ def _inference_words(core: Any) -> Iterator[tuple[str, str]]:
     words = _INFERENCES.get(how, how)
     if how == "auto" and getattr(core, "stop_reason_", "") == "converged":
         words = _INFERENCES["cavi"]
-    nouns = {"gibbs": ("draw", "draws"), "stein": ("pass or look", "passes and looks")}.get(how, ("pass", "passes"))
+    nouns = {"gibbs": ("turn", "turns, warm-up included,"), "stein": ("pass or look", "passes and looks")}.get(
+        how, ("pass", "passes")
+    )
     passes = plural(len(history), *nouns)
     took = f" in {number(history[-1]['seconds'], 2)} s" if history else ""
     took += ", tuning included" if took and getattr(core, "tune_history_", None) else ""

@@ -33,8 +33,8 @@ def _histories(core: Any) -> list[Markup | None]:
     if len(value) < 2 or not np.isfinite(value).any():
         return []
     if getattr(core, "draws_", None) is not None:
-        words = "It should wander about one level: a drift says that the chain has not arrived."
-        return [_trace(value, "draws", "Draws", "log-likelihood", "draw", words)]
+        words = "After the warm-up it should wander about one level: a drift says that chains have not arrived."
+        return [_trace(value, "draws", "Draws", "log-likelihood", "turn", words)]
     accepted = np.array([entry.get("accepted", True) for entry in history], dtype=bool)
     if not getattr(core, "n_particles_", 0):
         return [_ascent(value, accepted)]
