@@ -198,9 +198,9 @@ class BenchmarkDirective(SphinxDirective):
     def _shown(self, result: Result) -> list[nodes.Node]:
         line = nodes.paragraph(classes=["verdict-line"])
         line += _verdict(result.ok)
-        where = f" on {result.where.upper().replace('CUDA', 'an H200')}" if result.where else ""
-        promise = "" if isinstance(result.target, dict) else f": {text(result.target)}"
-        line += nodes.Text(f"{where}  promised{promise}" if promise else where)
+        where = f"on {result.where.upper()}" if result.where else ""
+        promise = "" if isinstance(result.target, dict) else f"promised: {text(result.target)}"
+        line += nodes.Text("; ".join(filter(None, [where, promise])))
         return [line, *_figures(result)]
 
 
