@@ -184,12 +184,12 @@ def test_fit_shows_what_became_of_columns_and_saves_it(visits, tmp_path):
     done = invoke("fit", visits, "--target", "ill", "--out", tmp_path / "m.sm", "--drop", "copies")
     assert done.exit_code == 0, done.output
     assert "3 rows without 'ill' are left out." in done.stderr
-    for text in ("category", "days since 2024-01", "missing", "BayesianSVC: 157 rows", "It expects a log loss of"):
+    for text in ("category", "days since 2024-01", "missing", "BayesianSVC: 157 rows", "Leave-one-out log loss: "):
         assert text in done.stdout
     table = load(tmp_path / "m.sm")
     assert table.target_ == "ill"
     assert table.encoder_.describe()["column"].tolist() == ["age", "city", "seen", "clinic"]
-    assert f"log loss of {table.classifier_.loo_log_loss_:.3f}" in done.stdout
+    assert f"log loss: {table.classifier_.loo_log_loss_:.3f}" in done.stdout
 
 
 def test_rows_held_out_are_those_that_the_fit_has_not_seen(visits, model):

@@ -149,7 +149,7 @@ def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | N
             }
         )
         return
-    expected = "" if loo is None else f" It expects a log loss of {loo:.3f} on rows like these."
+    expected = "" if loo is None else f" Leave-one-out log loss: {loo:.3f}."
     classes = ", ".join(map(str, table.classes_))
     say(f"{type(model).__name__}: {n_rows:,} rows, classes {classes}, {seconds:.1f} s.{expected}")
     say(f"Model: {out}" + ("" if hold_out is None else f"\nHeld out: {hold_out}"))
