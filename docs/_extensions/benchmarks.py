@@ -121,7 +121,7 @@ def _verdict(ok: bool) -> nodes.inline:
     return nodes.inline("", word, classes=["verdict", word])
 
 
-def _table(rows: Sequence[Sequence[Any]], classes: Sequence[str]) -> nodes.table:
+def _table(rows: Sequence[Sequence[Any]], classes: Sequence[str]) -> nodes.container:
     """A table whose first row is its header; entries are texts or nodes."""
     group = nodes.tgroup(cols=len(rows[0]))
     group += [nodes.colspec(colwidth=1) for _ in rows[0]]
