@@ -105,9 +105,9 @@ right.set_xlabel("probability of being late")
 plt.show()
 
 # %%
-# **What to read from it.** A quarter of a million rows are the work of seconds; nothing but a sample and some sums were
-# ever in memory, so ten times the files would take ten times the passes' time and no more room. Delays pile up from
-# morning to evening, and rain puts more on top.
+# **What to read from it.** Files are rows like any others. What the fit kept in memory was a sample, some batches and
+# sums, so that ten times the files would take ten times as long to read, and no more room. Delays pile up from morning
+# to evening, and rain puts more on top.
 #
 # **What it does not show.** Above one half both models are too sure of themselves. They take flights to be independent,
 # and so does their calibration, but flights of a day are late together for reasons that no column knows. Rows that come

@@ -140,9 +140,9 @@ share = np.bincount(favourite, minlength=8).max() / len(test)
 print(f"turned by 90 degrees, {share:.0%} of all images are called a {np.bincount(favourite).argmax()}")
 
 # %%
-# **What to read from it.** Unknown digits stand out either way, and the head costs a second and no accuracy. Images on
-# their side are another matter: to this network nearly all of them are the same digit, and the softmax is as sure of it
-# as of anything, or surer. The head ranks most of them above ordinary images.
+# **What to read from it.** Unknown digits stand out either way, and the head costs no accuracy. Images on their side
+# are another matter: to this network nearly all of them are the same digit, and the softmax is as sure of it as of
+# anything, or surer. The head ranks most of them above ordinary images.
 #
 # **What it does not show.** That all strange images are noticed: on the right, the doubt of the head at 90 degrees is
 # small too, if larger than that of ordinary images. A head sees an image only through the features of its network, and
