@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from softmargin import BayesianSVC  # noqa: E402
+from softmargin.active import query  # noqa: E402
 from softmargin.adversarial import fgsm  # noqa: E402
 from softmargin.gaussian import class_parts  # noqa: E402
 from softmargin.likelihoods import Hinge, Rivals  # noqa: E402
@@ -234,6 +235,19 @@ def test_uncertainties_are_those_of_the_library():
         head.uncertainty(X, "unknown")
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_draws_have_the_moments_of_the_belief(k):
+    """20,000 draws: their means are right to .7 % of a deviation, their variances to 1 %; six times that is allowed."""
+    head, X, _ = fitted_head(k)
+    X = torch.cat([X[:4], 30 * X[4:6], X[:1]]).double()  # among others, far away, and one of them twice
+    mean, variance = (part.numpy() for part in head.eval()(X))
+    draws = head.sample(X, 20_000, random_state=0)
+    assert draws.shape == (*mean.shape, 20_000)
+    assert_allclose(draws.mean(axis=-1), mean, atol=0.05 * np.sqrt(variance.max()))
+    assert_allclose(draws.var(axis=-1), variance, rtol=0.06)
+    assert_allclose(draws[0], draws[-1], atol=1e-4)  # the same row has the same value
+
+
 def test_far_from_all_rows_the_head_is_unsure():
     head, X, _ = fitted_head()
     near, far = head.eval().uncertainty(X).mean(), head.uncertainty(X + 1000).mean()
@@ -295,6 +309,13 @@ def test_an_estimator_learns_images_and_tables():
     read = pickle.loads(pickle.dumps(model))
     assert_array_equal(read.predict_proba(X_test), model.predict_proba(X_test))
     assert_array_equal(model.predict(X_test), model.classes_[model.predict_proba(X_test).argmax(axis=1)])
+
+
+def test_queries_may_be_diverse():
+    X, y, pool, _ = digits(200)
+    model = HybridClassifier(max_epochs=2, n_inducing=20, random_state=0).fit(X, y)
+    assert model.sample_latent(X[:5], 3, random_state=0).shape == (5, 10, 3)
+    assert len(set(query(model, pool, n=4, diverse=True, random_state=0))) == 4
 
 
 @pytest.mark.parametrize("labels", [np.array(["no", "yes"]), np.array([-1, 1])])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from ..arrays import combined, replayed, to_numpy
@@ -280,7 +281,10 @@ class MarginHead(Memory):
         if not self.is_fitted:
             raise RuntimeError("The head has no inducing points yet: call fit with the features of some rows first.")
         with torch.autocast(X.device.type, enabled=False):  # half precision has too few digits for differences
-            return InducingRows(self.kernel, self.points, self.whitener, 0.0).lift((X - center) / spread)
+            return self._rows().lift((X - center) / spread)
+
+    def _rows(self) -> InducingRows:
+        return InducingRows(self.kernel, self.points, self.whitener, 0.0)
 
     def _moments(self, lifted: Features) -> Moments:
         means, roots = (part.to(lifted.phi.dtype) for part in (self.means, self.roots))
@@ -345,6 +349,21 @@ class MarginHead(Memory):
             draws = None if mean.ndim == 1 else normal_draws(256, mean.shape[1], 0)
             found = mutual_information_of(mean, variance, self.link, draws)
         return torch.as_tensor(found, device=features.device)
+
+    @torch.no_grad()
+    def sample(self, features: Tensor, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Joint draws of the latent values of rows, the last axis; before it classes, if more than two.
+
+        Draws are functions of the features, so this takes a matrix of all pairs of rows.
+        """
+        rng, X = check_random_state(random_state), _wide(features)
+        X = ((X - self.center.to(X.dtype)) / self.spread.to(X.dtype)).double()
+        rows = self._rows()
+        phi, root = to_numpy(rows.lift(X).phi), to_numpy(rows.leftover_root(X))
+        beliefs = (Belief(mean, factor, 0.0) for mean, factor in zip(self.means, self.roots, strict=True))
+        draws = np.stack([phi @ belief.sample(n_samples, rng).T for belief in beliefs], axis=1)
+        draws += np.tensordot(root, rng.standard_normal((root.shape[1], *draws.shape[1:])), axes=1)
+        return draws[:, 0] if self.n_functions == 1 else draws
 
     def extra_repr(self) -> str:
         return f"{self.n_features}, {self.n_classes}, n_inducing={self.n_inducing}, loss={self.loss_name!r}"

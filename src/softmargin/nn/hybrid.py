@@ -200,15 +200,25 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
+        parts = self._through(X, lambda features: self.head_(features))
+        mean, variance = (np.concatenate([to_numpy(part) for part in side]) for side in zip(*parts, strict=True))
+        return mean, variance
+
+    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two."""
+        positive_integer("n_samples", n_samples)
+        features = torch.cat(self._through(X, lambda features: features))
+        return self.head_.sample(features, n_samples, random_state)
+
+    def _through(self, X: Any, then: Callable[[torch.Tensor], Any]) -> list[Any]:
+        """What follows from the features of rows, part by part."""
         check_is_fitted(self)
         rows, network = torch.as_tensor(self._check(X, reset=False)), self.network_
         if self._is_table_network():
             # Small enough for all digits: what is said of a row then does not depend on its neighbours.
             network, rows = copy.deepcopy(network).double(), rows.double()
         with evaluated(network, self.head_), torch.inference_mode():
-            parts = [self.head_(network(part.to(self._device()))) for part in rows.split(_ROWS_AT_ONCE)]
-        mean, variance = (np.concatenate([to_numpy(part) for part in side]) for side in zip(*parts, strict=True))
-        return mean, variance
+            return [then(network(part.to(self._device()))) for part in rows.split(_ROWS_AT_ONCE)]
 
     def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
         """Slopes in ``X``, checked before, of a sum over latent moments with such weights."""
