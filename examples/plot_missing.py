@@ -19,7 +19,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 
 from softmargin import BayesianLinearSVC
 
-BLUE, ORANGE, GREEN, INK, FAINT = "#3b7fb8", "#e07b39", "#1c6650", "#2b2b2b", "#8d9096"
+BLUE, ORANGE, INK, FAINT = "#3b7fb8", "#e07b39", "#2b2b2b", "#8d9096"
 BLOOD = ["bili", "chol", "copper", "alk.phos", "ast", "trig", "platelet", "protime", "albumin"]
 
 patients = data("survival", "pbc").dropna(subset=["stage"])
