@@ -313,7 +313,7 @@ def test_an_estimator_learns_images_and_tables():
 
 def test_queries_may_be_diverse():
     X, y, pool, _ = digits(200)
-    model = HybridClassifier(max_epochs=2, n_inducing=20, random_state=0).fit(X, y)
+    model = HybridClassifier(epochs=2, n_inducing=20, random_state=0).fit(X, y)
     assert model.sample_latent(X[:5], 3, random_state=0).shape == (5, 10, 3)
     assert len(set(query(model, pool, n=4, diverse=True, random_state=0))) == 4
 
