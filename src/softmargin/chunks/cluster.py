@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..extras import needed
-from ..validation import LabelTypes, meant
+from ..validation import meant
+from .labels import LabelTypes
 from .passes import summed
 from .sources import Batch
 from .survey import Checked, Kept, Reservoir, Survey, Totals, sample_rows

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..columns import Moments
 from ..sampling import allotted
-from ..validation import LabelTypes
 from .blocks import dense, rows_in_block
+from .labels import LabelTypes
 from .sources import Source
 from .threads import swept
 

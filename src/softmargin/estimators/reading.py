@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..chunks import Batch, Checked, Parquet, Source, Survey, Whole, dense, gather_rows, of_each, survey, surveyed
+from ..chunks.labels import LabelTypes
 from ..extras import needed
 from ..links import settled
-from ..validation import LabelTypes, check_labels, check_named, check_weights, class_weights, coded, present_classes
+from ..validation import check_labels, check_named, check_weights, class_weights, coded, present_classes
 from .found import Data
 
 
