@@ -197,3 +197,21 @@ def test_labels_among_the_columns_and_empty_partitions_do_no_harm():
     assert_allclose(model.predict_proba(there).compute(), model.predict_proba(frame[["a", "b", "c"]]))
     assert model.predict(there[there["a"] > 10]).compute().shape == (0,)
     assert model.predict_proba(there[there["a"] > 10]).compute().shape == (0, 2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Dask's own reader under new pandas
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_many_small_files_are_cut_alike_for_rows_and_labels(tmp_path):
+    """Dask puts small files together where it reads few of their columns, such as that of the labels."""
+    X, y = rows(600)
+    frame = frame_of(X, y)
+    for part in range(6):
+        frame[100 * part : 100 * (part + 1)].to_parquet(tmp_path / f"{part}.parquet", index=False)
+    there = dd.read_parquet(tmp_path)
+    expected = BayesianLinearSVC().fit(dd.from_pandas(frame, npartitions=6), "y")
+    for model in (
+        BayesianLinearSVC().fit(there, "y"),
+        BayesianLinearSVC().fit(there[["a", "b", "c"]], there["y"]),
+        BayesianLinearSVC().fit(there[["a"]].assign(b=there["b"], c=there["c"]), there["y"], there["a"] * 0 + 1),
+    ):
+        assert_allclose(model.coef_, expected.coef_, rtol=1e-6)

@@ -196,3 +196,14 @@ def test_empty_labels_and_weights_are_counted_and_placed(column, frame, tmp_path
     )
     with pytest.raises(ValueError, match=words):
         BayesianLinearSVC().fit(chunks.Parquet(tmp_path, target="y", weight="weight"))
+
+
+def test_the_index_of_a_frame_is_no_column(frame, tmp_path):
+    numbered, named = frame.sample(frac=1, random_state=0), frame.set_index(frame["b"].rename("who"))
+    for index, one in enumerate((numbered, named)):
+        one.to_parquet(tmp_path / f"{index}.parquet")
+        model = BayesianLinearSVC().fit(tmp_path / f"{index}.parquet", "y")
+        assert model.feature_names_in_.tolist() == ["a", "b"]
+        assert_allclose(model.predict_proba(tmp_path / f"{index}.parquet"), model.predict_proba(one[["a", "b"]]))
+    asked = chunks.Parquet(tmp_path / "1.parquet", "y", columns=["a", "who"])
+    assert BayesianLinearSVC().fit(asked).feature_names_in_.tolist() == ["a", "who"]

@@ -84,6 +84,14 @@ class Place(NamedTuple):
     def block_rows(self, width: int) -> int:
         return int(np.clip(_BLOCK_BYTES // (max(width, 1) * self.dtype.itemsize), *_BLOCK_ROWS))
 
+    def rows_for(self, rows: Any) -> Any:
+        """The same rows, their points factored with as much jitter as the precision there needs."""
+        if isinstance(rows, ClasswiseRows):
+            return rows._replace(rows=self.rows_for(rows.rows))
+        if isinstance(rows, InducingRows) and rows.points.dtype.itemsize > self.dtype.itemsize:
+            return rows.seen_with(float(np.finfo(np.float32).eps))
+        return rows
+
     def table(self, table: Table, width: int) -> Table:
         """A table on the device; labels and weights in double precision."""
         import torch

@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Real
+from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,8 +45,6 @@ class Partitions(NamedTuple):
         unknown = [name for name in named if name not in known]
         if unknown:
             raise ValueError(f"There is no column {unknown[0]!r}: {meant(unknown[0], known)}")
-        y, weight = (X[part] if isinstance(part, str) else part for part in (y, weight))
-        X = X.drop(columns=named) if named else X
         if getattr(X, "ndim", 0) != 2:
             raise ValueError(
                 f"X is a {type(X).__name__} of Dask, and not a table of rows and columns: pass a frame, or an array of "
@@ -53,6 +52,13 @@ class Partitions(NamedTuple):
             )
         parts = _partitions(X, "X")
         beside = _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight")
+        if len({len(parts), *map(len, beside)}) > 1:  # Dask has put small files together, where few columns are read
+            parts = _partitions(X, "X", as_given=True)
+            beside = _beside(X, parts, y, "y", True), _beside(X, parts, weight, "sample_weight", True)
+            _refuse_other_cuts(len(parts), y=len(beside[0]), sample_weight=len(beside[1]))
+        if named:
+            without = _dask().delayed(_without, pure=False)
+            parts = tuple(without(part, named) for part in parts)
         return cls(parts, *beside, collections=(X, y, weight))
 
     @property
@@ -157,20 +163,24 @@ def _dask() -> Any:
     return needed("dask", "dask", "Rows of Dask")
 
 
-def _partitions(X: Any, name: str) -> tuple[Any, ...]:
+def _partitions(X: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
+    """The partitions, as they were given or as Dask would rather read them."""
     if hasattr(X, "rechunk") and X.ndim == 2 and X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     if not hasattr(X, "to_delayed"):
         raise TypeError(
             f"{name} is a {type(X).__name__}, where X is one of Dask: it must be a Dask array or series too."
         )
-    return tuple(np.asarray(X.to_delayed(), dtype=object).ravel().tolist())
+    return tuple(np.asarray(X.to_delayed(optimize_graph=not as_given), dtype=object).ravel().tolist())
 
 
-def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str) -> tuple[Any, ...]:
+def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
     """The partitions of labels or weights, cut like those of the rows; one number is all of them."""
     if other is None or isinstance(other, Real):
         return (other,) * len(parts)
+    if isinstance(other, str):  # of the very same partitions: Dask cuts files otherwise for one column than for many
+        column = _dask().delayed(getitem, pure=False)
+        return tuple(column(part, other) for part in parts)
     if getattr(other, "ndim", 1) == 2 and other.shape[1] == 1:
         other = other.iloc[:, 0] if hasattr(other, "iloc") else other[:, 0]
     n, own_n = _n_rows(X), _n_rows(other)
@@ -179,10 +189,17 @@ def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str) -> tuple[Any,
         raise ValueError(f"X has {n:,} rows, and {name} is of shape {shape}: there must be one entry for each.")
     if hasattr(other, "rechunk") and hasattr(X, "chunks") and not math.isnan(n + own_n):
         other = other.rechunk((X.chunks[0],))
-    own = _partitions(other, name)
-    if len(own) != len(parts):
-        raise ValueError(f"X has {len(parts)} partitions and {name} has {len(own)}: they must be cut in the same way.")
-    return own
+    return _partitions(other, name, as_given)
+
+
+def _refuse_other_cuts(n: int, **others: int) -> None:
+    for name, own in others.items():
+        if own != n:
+            raise ValueError(f"X has {n} partitions and {name} has {own}: they must be cut in the same way.")
+
+
+def _without(frame: Any, names: list[str]) -> Any:
+    return frame.drop(columns=names)
 
 
 def _n_rows(part: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,12 @@ def _suffix(name: str) -> str:
     if len(suffixes) > 1 and suffixes[-1] in _PACKED:
         return suffixes[-2]
     return suffixes[-1] if suffixes else ""
+
+
+def index_columns(schema: Any) -> list[str]:
+    """The columns that were the index of a frame of pandas, which numbers or names its rows."""
+    written = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    return [name for name in written.get("index_columns", ()) if isinstance(name, str)]
 
 
 def agreed_schema(dataset: Any, columns: list[str], strict: bool) -> Any:

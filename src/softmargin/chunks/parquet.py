@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..validation import meant
-from .files import agreed_schema, arrow, arrow_dataset, empty_entries, kind_of, located, unreadable
+from .files import agreed_schema, arrow, arrow_dataset, empty_entries, index_columns, kind_of, located, unreadable
 from .sources import BATCH_ROWS, Batch
 
 #: Batches and files that are read ahead: Arrow's own choice takes gigabytes.
@@ -24,7 +24,8 @@ class Parquet:
     target : str, optional
         The column of labels; needed for ``fit``.
     columns : sequence of str, optional
-        The columns to learn from: all but those of labels and weights, unless given.
+        The columns to learn from: all but those of labels and weights, and the index that pandas wrote along, unless
+        given.
     weight : str, optional
         The column of weights.
     batch_rows : int
@@ -70,8 +71,9 @@ class Parquet:
         self.target, self.weight, self.batch_rows, self.format = target, weight, batch_rows, format
         self.path: Any = path
         self._schema: Any = None
-        names = self.dataset.schema.names
-        used = [name for name in names if name not in (target, weight)] if columns is None else list(columns)
+        schema = self.dataset.schema
+        names, aside = schema.names, (target, weight, *index_columns(schema))
+        used = [name for name in names if name not in aside] if columns is None else list(columns)
         self.columns = tuple(used)
         if target in used or len(set(used)) < len(used) or not used or isinstance(columns, str):
             raise ValueError(f"columns must be a list of different columns without the target, got {columns!r}.")

@@ -12,7 +12,7 @@ from ..estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, 
 from ..store import load
 from ..tables import read_table
 from ..tables.files import SUFFIXES
-from ..tables.frames import near
+from ..validation import meant
 from .showing import complain, refuse_out
 
 __all__ = [
@@ -64,7 +64,7 @@ def names(text: str) -> tuple[str, ...]:
 def column(frame: Any, name: str, what: str) -> Any:
     """A column by its name."""
     if name not in frame.columns:
-        raise ValueError(f"The table has no column {name!r} ({what}){near(name, frame.columns)}")
+        raise ValueError(f"The table has no column {name!r} ({what}); {meant(name, frame.columns)}")
     return frame[name]
 
 
@@ -112,7 +112,7 @@ def columns_of(model: Any, frame: Any) -> Any:
     for name in known:
         if name not in frame.columns:
             raise ValueError(
-                f"The table has no column {name!r}, which the model was fitted on{near(name, frame.columns)}"
+                f"The table has no column {name!r}, which the model was fitted on; {meant(name, frame.columns)}"
             )
     return frame[list(known)]
 
@@ -121,7 +121,7 @@ def model_and_rows(path: Path, data: Path) -> tuple[Any, Any]:
     """A fitted model, and a table for it."""
     if not path.exists():
         beside = sorted(other.name for other in path.parent.glob("*.sm"))
-        raise FileNotFoundError(f"There is no model {str(path)!r}{near(path.name, beside)}")
+        raise FileNotFoundError(f"There is no model {str(path)!r}; {meant(path.name, beside)}")
     model = load(path)
     if not hasattr(model, "classes_"):
         raise ValueError(f"{str(path)!r} holds a {type(model).__name__} that was not fitted.")

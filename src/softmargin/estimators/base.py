@@ -167,6 +167,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             place = None
         with nullcontext() if place is None else place.at_work():
             if place is not None:
+                problem = replace(problem, rows=place.rows_for(problem.rows))
                 there, unit = placed(problem, data.unit, place)
             there, inferred = infer(there, self._plan(data), unit, rng, monitor)
             record = inferred.record(there, unit) if self.link == "loo" else NOTHING

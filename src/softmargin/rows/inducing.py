@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from array_api_compat import device
 
 from ..arrays import (
@@ -20,6 +21,7 @@ from ..arrays import (
     row_squares,
     squares_through_lower,
     times_lower_transposed,
+    to_numpy,
 )
 from ..gaussian import Belief
 from ..kernels import Kernel
@@ -29,6 +31,8 @@ from .features import Features, LiftedView, View
 _ROUNDING, _LEAST_ROUNDING = 100, 1e-10
 #: The most that this may take from a variance.
 _LARGEST_LOSS = 1e-3
+#: The largest error of features, in units of the function's deviation, that rounding may leave.
+_LARGEST_ERROR = 1e-3
 
 
 class InducingRows(NamedTuple):
@@ -44,17 +48,36 @@ class InducingRows(NamedTuple):
     jitter: float
 
     @classmethod
-    def at(cls, kernel: Kernel, points: Array) -> InducingRows:
+    def at(cls, kernel: Kernel, points: Array, rounding: float | None = None) -> InducingRows:
         """Rows through the given points; the factor is found in float64, fit for the points' dtype."""
         exact = as_float64(points)
         try:
-            L, jitter = cholesky_jittered(kernel(exact, exact), rounding=precision_of(points))
+            L, jitter = cholesky_jittered(kernel(exact, exact), rounding=rounding or precision_of(points))
         except NotPositiveDefiniteError as error:
             raise NotPositiveDefiniteError(
                 f"The kernel {kernel} does not give the inducing points a positive definite covariance ({error}). "
                 f"White noise alone, and kernels that are zero at a point, cannot stand for a function."
             ) from error
         return cls(kernel, points, inverse_lower(L), jitter)
+
+    def seen_with(self, rounding: float) -> InducingRows:
+        r"""The same points for rows of less precision, with more jitter if that is needed.
+
+        Covariances err by a share :math:`\epsilon` of themselves, and features by
+        :math:`\epsilon\, |k|\, |L^{-1}|`.  Where functions are so smooth that this is as large as what the
+        points leave over, variances would be rounding; jitter holds :math:`L^{-1}` down.
+        """
+        rows, own = self, precision_of(self.points)
+        while own < rounding and rounding * rows._loss > _LARGEST_ERROR:
+            own = min(10 * own, rounding)
+            rows = InducingRows.at(self.kernel, self.points, own)
+        return rows
+
+    @property
+    def _loss(self) -> float:
+        """How many times larger the errors of features are than those of covariances, each as a share."""
+        scale = float(np.sqrt(np.mean(to_numpy(self.kernel.diagonal(self.points)))))
+        return scale * float(np.linalg.norm(to_numpy(self.whitener)))
 
     @property
     def n_weights(self) -> int:

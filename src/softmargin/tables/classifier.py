@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chunks import source_of
 from ..estimators import BayesianMixedSVC, BayesianSVC
+from ..validation import meant
 from .encoder import TableEncoder
-from .frames import FrameTransformer, frame_of, near
+from .frames import FrameTransformer, frame_of
 from .lazily import pandas
 from .streams import Encoded, by_columns, representative
 from .tidier import TableTidier
@@ -180,7 +181,7 @@ def _without(X: Any, target: str) -> tuple[Any, Any]:
     if frame is None:
         raise ValueError(f"y={target!r} names a column, but X is no frame.")
     if target not in frame.columns:
-        raise ValueError(f"There is no column {target!r}{near(target, map(str, frame.columns))}")
+        raise ValueError(f"There is no column {target!r}; {meant(target, map(str, frame.columns))}")
     n_missing = int(frame[target].isna().sum())
     if n_missing:
         raise ValueError(

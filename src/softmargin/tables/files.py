@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..extras import needed
-from .frames import near
+from ..validation import meant
 from .lazily import pandas
 
 __all__ = ["SUFFIXES", "read_table", "write_table"]
@@ -49,7 +49,7 @@ def read_table(path: str | PathLike[str]) -> Any:
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"There is no file {str(path)!r}{near(path.name, _tables_beside(path))}")
+        raise FileNotFoundError(f"There is no file {str(path)!r}; {meant(path.name, _tables_beside(path))}")
     suffix = _suffix(path)
     if suffix in _TEXT:
         frame = _read_text(path, _TEXT[suffix])

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
 
+from ..validation import meant
 from .lazily import pandas
 from .plans import Plan
 
-__all__ = ["FrameTransformer", "frame_of", "known_names", "near"]
-
-
-#: Names in an error.
-_SHOWN = 12
+__all__ = ["FrameTransformer", "frame_of", "known_names"]
 
 
 class FrameTransformer(TransformerMixin, BaseEstimator):
@@ -78,20 +74,5 @@ def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tupl
     wished = tuple(wished)
     for name in wished:
         if name not in names:
-            raise ValueError(f"{parameter} names {name!r}, which is no column of the table{near(name, names)}")
+            raise ValueError(f"{parameter} names {name!r}, which is no column of the table; {meant(name, names)}")
     return wished
-
-
-def near(name: str, names: Iterable[str]) -> str:
-    """What someone who wrote ``name`` may have meant, as the end of a sentence.
-
-    >>> near("colour", ["color", "size"])
-    "; did you mean 'color'?"
-    """
-    names = list(names)
-    folded = {other.casefold(): other for other in names}
-    found = [folded[other] for other in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
-    if found:
-        return f"; did you mean {' or '.join(map(repr, found))}?"
-    shown = ", ".join(map(repr, names[:_SHOWN])) + (" and more" if len(names) > _SHOWN else "")
-    return f"; there are {shown}." if names else "."
