@@ -2,8 +2,8 @@
 
 Each mutant is one change to the likelihoods, priors, kernels, rows, links, leave-one-out moments, engine, steps or
 Gaussian beliefs: a sign turned, a product made a quotient, a constant raised, a term dropped, an index or a slice moved
-by one, an axis, a comparison, a branch, a choice of two turned round.  Texts, hints, errors and what is set by a name (tolerances, limits) or by
-a default are left alone, and so are numbers that are tiny or huge, which guard.
+by one, an axis, a comparison, a branch or a choice of two turned round.  Left alone are texts, hints and errors, what
+is set by a name (tolerances, limits) or by a default, and numbers so tiny or huge that they only guard.
 
 All tests of these parts are collected once, and run once to see which lines each of them reaches.  For each mutant the
 process forks, the function's code is replaced in memory (nothing on disk is touched), and the tests that reach the
@@ -16,11 +16,8 @@ survive why they are right as well.
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
 import functools
 import gc
-import importlib
 import itertools
 import os
 import pickle
@@ -33,7 +30,7 @@ import time
 import traceback
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,25 +40,39 @@ import pytest
 
 from common import arguments, print_table, report
 from mutants_justified import JUSTIFIED
+from mutants_made import PACKAGE, Mutant, left_alone, mutants_of, mutated_code
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "softmargin"
 
-#: The tests of each part; those of `EVERYWHERE` concern all of them.
+#: The tests of each part, those that matter most first; those of `EVERYWHERE` concern all of them.
 TESTS = {
-    "likelihoods/": ["likelihoods", "likelihoods_classes", "mutants_likelihoods"],
-    "priors/": ["priors", "priors_covariance", "priors_selection", "priors_structured", "mutants_priors"],
-    "kernels/": ["kernels", "mutants_kernels"],
-    "priors/classwise.py": ["classwise"],
-    "rows/classwise.py": ["classwise"],
-    "rows/": ["rows", "rows_grouped", "rows_incomplete", "rows_reduced", "fourier", "particles", "mutants_rows"],
-    "links.py": ["links", "links_classes", "mutants_links"],
-    "loo.py": ["loo", "mutants_loo"],
-    "engine.py": ["engine", "mutants_engine"],
-    "steps.py": ["steps", "mutants_steps"],
-    "gaussian.py": ["gaussian", "mutants_gaussian"],
+    "likelihoods/": ["likelihoods", "likelihoods_classes"],
+    "kernels/": ["kernels"],
+    "links.py": ["links", "links_classes"],
+    "loo.py": ["loo", "classwise"],
+    "engine.py": ["engine", "classwise", "rows_incomplete"],
+    "gaussian.py": ["gaussian", "mutants_gaussian", "classwise", "steps"],
+    "priors/": ["priors", "priors_covariance", "priors_selection", "priors_structured", "classwise"],
+    "steps.py": ["steps", "classwise"],
+    "rows/": ["rows", "rows_grouped", "rows_incomplete", "rows_reduced", "fourier", "particles", "classwise"],
 }
 EVERYWHERE = ["equivalence"]
+#: Of the tests of classes, those that climb all the way take a minute in all: not for every mutant.
+CLIMBS = (
+    "never_falls",
+    "ends_where",
+    "end_at_the_same",
+    "fixed_point",
+    "settle",
+    "wander",
+    "as_many_models",
+    "change_nothing",
+    "weight_k",
+    "another_order",
+    "torch_equals",
+    "goes_on",
+    "stalls",
+)
 #: Texts for people.
 LEFT_OUT = {"kernels/shown.py"}
 
@@ -71,170 +82,10 @@ PATIENCE, TIMES = 10.0, 4.0
 #: Tests run, quickest first, while those before them take so many seconds where nothing is wrong.
 ENOUGH = 6.0
 MOST_BYTES = 8 << 30
-#: Numbers outside of this range keep something away from zero or infinity.
-TINY, HUGE = 1e-5, 1e5
 KILLED, SURVIVED, ENDLESS, UNREACHED = "killed", "survived", "timed out", "not reached"
 
 
-class Mutant(NamedTuple):
-    """One change: where, of what kind, what it reads like, and the module's code with it."""
-
-    file: str
-    function: str
-    line: int
-    last_line: int
-    kind: str
-    change: str
-    place: int
-    option: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.file} {self.function}: {self.change}"
-
-
-# What is changed ------------------------------------------------------------------------------------------------------
-
-_ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
-_TURNED = {
-    ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.Gt, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-_PAIRS = [("min", "max"), ("minimum", "maximum"), ("any", "all"), ("argmin", "argmax"), ("zeros_like", "ones_like")]
-_OTHER = {a: b for pair in _PAIRS for a, b in (pair, pair[::-1])}
-
-
-def _changed(node: ast.AST, change: Callable[[Any], Any]) -> ast.AST:
-    """A copy with a change made to it, or what the change returns in its place."""
-    new = copy.deepcopy(node)
-    return change(new) or new
-
-
-def _raised(value: float) -> float:
-    return value + 1 if isinstance(value, int) else 2 * value
-
-
-def _shifted(bound: ast.expr) -> ast.expr:
-    """A bound of a slice, or an index, moved by one."""
-    if isinstance(bound, ast.Constant):
-        return ast.Constant(bound.value + 1)
-    return ast.BinOp(bound, ast.Add(), ast.Constant(1))
-
-
-def variants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The kinds of change that a node allows, and what it becomes."""
-    match node:
-        case ast.BinOp(op=ast.Add() | ast.Sub() as op):
-            yield "sign", _changed(node, lambda new: setattr(new, "op", _ARITHMETIC[type(op)]()))
-            yield "term", copy.deepcopy(node.left)
-        case ast.BinOp(op=ast.Mult() | ast.Div() as op):
-            yield "factor", _changed(node, lambda new: setattr(new, "op", _ARITHMETIC[type(op)]()))
-        case ast.AugAssign(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as op):
-            kind = "sign" if isinstance(op, ast.Add | ast.Sub) else "factor"
-            yield kind, _changed(node, lambda new: setattr(new, "op", _ARITHMETIC[type(op)]()))
-        case ast.UnaryOp(op=ast.USub()):
-            yield "sign", copy.deepcopy(node.operand)
-        case ast.UnaryOp(op=ast.Not()):
-            yield "branch", copy.deepcopy(node.operand)
-        case ast.Constant(value=bool(value)):
-            yield "branch", ast.Constant(not value)
-        case ast.Constant(value=int(value) | float(value)) if value == 0 or TINY < abs(value) < HUGE:
-            yield "constant", ast.Constant(_raised(value) if value else 1)
-        case ast.Compare(ops=[op]) if type(op) in _TURNED:
-            yield "comparison", _changed(node, lambda new: setattr(new, "ops", [_TURNED[type(op)]()]))
-        case ast.BoolOp(op=op):
-            other = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield "branch", _changed(node, lambda new: setattr(new, "op", other))
-        case ast.IfExp():
-            swapped = {"body": node.orelse, "orelse": node.body}
-            yield "branch", _changed(node, lambda new: [setattr(new, k, part) for k, part in swapped.items()] and None)
-        case ast.Slice():
-            for name in ("lower", "upper"):
-                bound = getattr(node, name)
-                if bound is not None and not (name == "lower" and isinstance(bound, ast.Constant)):
-                    yield "index", _changed(node, lambda new, n=name, b=bound: setattr(new, n, _shifted(b)))
-        case ast.Attribute(attr="T"):
-            yield "index", copy.deepcopy(node.value)
-        case ast.Attribute(attr=name) if name in _OTHER:
-            yield "choice", _changed(node, lambda new: setattr(new, "attr", _OTHER[name]))
-        case ast.Name(id=name) if name in _OTHER:
-            yield "choice", _changed(node, lambda new: setattr(new, "id", _OTHER[name]))
-        case ast.Call(func=ast.Attribute(attr="where"), args=[condition, first, second]):
-            yield "choice", _changed(node, lambda new: setattr(new, "args", [condition, second, first]))
-        case ast.keyword(arg="axis", value=ast.Constant(value=int(axis))):
-            yield "axis", _changed(node, lambda new: setattr(new, "value", ast.Constant(0 if axis else 1)))
-
-
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a node that compute something."""
-    skipped: list[Any] = []
-    match node:
-        case ast.FunctionDef():
-            skipped = [node.args, node.returns, *node.decorator_list]
-        case ast.AnnAssign():
-            skipped = [node.annotation]
-        case ast.keyword(arg="axis"):
-            skipped = [node.value]
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
-            skipped = [node.operand]
-        case ast.Slice(lower=lower, upper=upper):
-            skipped = [part for part in (lower, upper) if isinstance(part, ast.Constant | ast.UnaryOp)]
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
-            if all(child is not part for part in skipped):
-                yield child
-
-
-def functions(node: ast.AST, name: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The functions and methods of a module, those inside of others left to these."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.ClassDef):
-            yield from functions(child, f"{name}{child.name}.")
-        elif isinstance(child, ast.FunctionDef) and child.name not in ("__repr__", "_repr_html_"):
-            yield f"{name}{child.name}", child
-
-
-def inside(function: ast.AST) -> list[ast.AST]:
-    """All nodes of a function that compute something, in a fixed order."""
-    return [node for child in _children(function) for node in (child, *inside(child))]
-
-
-def mutants_of(file: str) -> list[Mutant]:
-    found, seen = [], Counter[str]()
-    for name, function in functions(ast.parse((PACKAGE / file).read_text())):
-        statement: Any = function
-        for place, node in enumerate(inside(function)):
-            statement = node if isinstance(node, ast.stmt) else statement
-            for option, (kind, new) in enumerate(variants(node)):
-                change = f"{ast.unparse(node)} -> {ast.unparse(ast.fix_missing_locations(new))}"
-                seen[f"{name} {change}"] += 1
-                again = seen[f"{name} {change}"]
-                change = f"{change} (#{again})" if again > 1 else change
-                found.append(Mutant(file, name, *_span(statement), kind, change, place, option))
-    return found
-
-
-def _span(statement: Any) -> tuple[int, int]:
-    """The first and the last line of a statement, without those that it governs."""
-    body = getattr(statement, "body", None)
-    return statement.lineno, body[0].lineno - 1 if body else statement.end_lineno
-
-
-def mutated_code(mutant: Mutant) -> types.CodeType:
-    """The code of the function with the change in it."""
-    tree = ast.parse((PACKAGE / mutant.file).read_text())
-    function = dict(functions(tree))[mutant.function]
-    target = inside(function)[mutant.place]
-    _, new = list(variants(target))[mutant.option]
-
-    class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> Any:
-            return ast.copy_location(new, node) if node is target else self.generic_visit(node)
-
-    code: Any = compile(ast.fix_missing_locations(Put().visit(tree)), str(PACKAGE / mutant.file), "exec")
-    for part in mutant.function.split("."):
-        code = next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == part)
-    return code
+# How it is judged -----------------------------------------------------------------------------------------------------
 
 
 class Loaded:
@@ -265,9 +116,6 @@ class Loaded:
             each.cache_clear()
 
 
-# How it is judged -----------------------------------------------------------------------------------------------------
-
-
 def forked(work: Callable[[], Any], seconds: float | None = None) -> Any:
     """What ``work`` returns in a process of its own; None where it did not come to an end."""
     reading, writing = os.pipe()
@@ -290,11 +138,18 @@ def forked(work: Callable[[], Any], seconds: float | None = None) -> Any:
     return pickle.loads(answer) if answer else None
 
 
+class Seen(NamedTuple):
+    """What a test does where nothing is wrong: how long it takes, and which lines it reaches."""
+
+    seconds: float
+    lines: frozenset[tuple[str, int]]
+
+
 class Judge:
     """A pytest session that collects once, and runs for each mutant the tests that reach it."""
 
-    def __init__(self, mutants: list[Mutant]) -> None:
-        self.mutants = mutants
+    def __init__(self, mutants: list[Mutant], keep: Path | None) -> None:
+        self.mutants, self.keep = mutants, keep
         self.verdicts: dict[Mutant, tuple[str, str]] = {}
         self._failed: list[str] = []
 
@@ -307,6 +162,9 @@ class Judge:
         settings.register_profile("mutants", parent=profile, phases=(Phase.explicit, Phase.generate))
         settings.load_profile("mutants")
 
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if "classwise" not in item.nodeid or not any(c in item.name for c in CLIMBS)]
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
             self._failed.append(report.nodeid)
@@ -314,13 +172,13 @@ class Judge:
     def pytest_runtestloop(self, session: Any) -> bool:
         items, self._loaded = session.items, Loaded()
         print(f"{len(self.mutants)} mutants, {len(items)} tests", flush=True)
-        reached, seconds, failed = forked(lambda: self._survey(items))
-        if failed:
-            raise SystemExit(f"These tests fail without any mutant: {failed}")
+        reached, seconds = self._surveyed(items)
         gc.freeze()
         for number, mutant in enumerate(self.mutants):
             lines = range(mutant.line, mutant.last_line + 1)
-            near = sorted(set().union(*(reached.get((mutant.file, line), ()) for line in lines)), key=seconds.__getitem__)
+            near = sorted(
+                set().union(*(reached.get((mutant.file, line), ()) for line in lines)), key=seconds.__getitem__
+            )
             spent = list(itertools.accumulate((seconds[place] for place in near), initial=0.0))
             near = [place for place, before in zip(near, spent, strict=False) if before < ENOUGH]
             verdict = self._judged(mutant, [items[place] for place in near], sum(seconds[place] for place in near))
@@ -328,28 +186,44 @@ class Judge:
             print(number, verdict[0], mutant.kind, f"{mutant.file}:{mutant.line}", mutant.key, file=sys.stderr)
         return True
 
-    def _survey(self, items: list[Any]) -> tuple[dict[tuple[str, int], set[int]], list[float], list[str]]:
-        """Which tests reach each line, how long they take, and which of them fail."""
+    def _surveyed(self, items: list[Any]) -> tuple[dict[tuple[str, int], set[int]], list[float]]:
+        """Which tests reach each line, and how long they take; what an earlier run of the same sources saw holds."""
+        sources = {file: (PACKAGE / file).read_text() for file in files_in_order()}
+        kept = pickle.loads(self.keep.read_bytes()) if self.keep is not None and self.keep.exists() else None
+        known: dict[str, Seen] = kept[1] if kept is not None and kept[0] == sources else {}
+        news = [item for item in items if item.nodeid not in known]
+        seen, failed = forked(lambda: self._survey(news, list(sources)))
+        if failed:
+            raise SystemExit(f"These tests fail without any mutant: {failed}")
+        known |= seen
+        if self.keep is not None:
+            self.keep.write_bytes(pickle.dumps((sources, known)))
         reached: dict[tuple[str, int], set[int]] = defaultdict(set)
-        files = {str(PACKAGE / mutant.file): mutant.file for mutant in self.mutants}
-        seconds, place = [], 0
+        for place, item in enumerate(items):
+            for line in known[item.nodeid].lines:
+                reached[line].add(place)
+        return reached, [known[item.nodeid].seconds for item in items]
+
+    def _survey(self, items: list[Any], files: list[str]) -> tuple[dict[str, Seen], list[str]]:
+        paths, seen, lines = {str(PACKAGE / file): file for file in files}, {}, set()
 
         def line(frame: Any, event: str, arg: Any) -> Any:
-            reached[files[frame.f_code.co_filename], frame.f_lineno].add(place)
+            lines.add((paths[frame.f_code.co_filename], frame.f_lineno))
             return line
 
         def call(frame: Any, event: str, arg: Any) -> Any:
-            return line if frame.f_code.co_filename in files else None
+            return line if frame.f_code.co_filename in paths else None
 
         threading.settrace(call)
-        for place, item in enumerate(items):  # noqa: B007
+        for item, following in zip(items, [*items[1:], None], strict=True):
             self._loaded.forget()
+            lines.clear()
             start = time.perf_counter()
             sys.settrace(call)
-            self._run(item, items[place + 1] if place + 1 < len(items) else None)
+            self._run(item, following)
             sys.settrace(None)
-            seconds.append(time.perf_counter() - start)
-        return dict(reached), seconds, self._failed
+            seen[item.nodeid] = Seen(time.perf_counter() - start, frozenset(lines))
+        return seen, self._failed
 
     def _run(self, item: Any, following: Any) -> None:
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -371,32 +245,26 @@ class Judge:
 
 
 def test_files(files: list[str]) -> list[str]:
+    """The tests that concern some files."""
     names = [name for part, names in TESTS.items() if any(f.startswith(part) for f in files) for name in names]
-    paths = [ROOT / "tests" / f"test_{name}.py" for name in [*names, *EVERYWHERE]]
-    return [str(path) for path in paths if path.exists()]
-
-
-def XX(file: str) -> int:
-    """Numbers that are named, or are defaults: not changed here."""
-    tree, inner = ast.parse((PACKAGE / file).read_text()), 0
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
-            inner += 1
-    changed = sum(isinstance(n, ast.Constant) for _, f in functions(tree) for n in inside(f))
-    return inner - changed
+    return [str(ROOT / "tests" / f"test_{name}.py") for name in dict.fromkeys([*names, *EVERYWHERE])]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def chosen(args: argparse.Namespace) -> list[Mutant]:
-    files = sorted(
-        str(path.relative_to(PACKAGE))
+def files_in_order() -> list[str]:
+    paths = [
+        path
         for part in TESTS
-        for path in ([PACKAGE / part] if part.endswith(".py") else (PACKAGE / part).glob("*.py"))
-    )
-    wanted = args.module.split(",") if args.module else [""]
-    found = [m for f in files if f not in LEFT_OUT and f.startswith(tuple(wanted)) for m in mutants_of(f)]
+        for path in sorted([PACKAGE / part] if part.endswith(".py") else (PACKAGE / part).glob("*.py"))
+    ]
+    return [file for path in paths if (file := str(path.relative_to(PACKAGE))) not in LEFT_OUT]
+
+
+def chosen(args: argparse.Namespace) -> list[Mutant]:
+    wanted = tuple(args.module.split(",")) if args.module else ""
+    found = [mutant for file in files_in_order() if file.startswith(wanted) for mutant in mutants_of(file)]
     if args.only:
         keys = set(Path(args.only).read_text().splitlines())
         return [mutant for mutant in found if mutant.key in keys]
@@ -410,21 +278,52 @@ def extend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--module", help="beginnings of files below src/softmargin, with commas between them")
     parser.add_argument("--sample", type=int, help="so many mutants, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of that choice")
+    parser.add_argument("--keep", type=Path, help="a file to keep which tests reach which lines")
     parser.add_argument("--only", help="a file with the keys of mutants, one in each line")
+
+
+def tell(verdicts: dict[Mutant, tuple[str, str]]) -> None:
+    """The table, the reasons of those that survive with one, and those that have none."""
+    rows, total, open_cases = [], Counter[str](), []
+    for part in TESTS:
+        own = {mutant: verdict for mutant, (verdict, _) in verdicts.items() if mutant.file.startswith(part)}
+        count = Counter("justified" if m.key in JUSTIFIED and v == SURVIVED else v for m, v in own.items())
+        total += count
+        rows += [_row(part, count)] if own else []
+        open_cases += [m for m, v in own.items() if v in (SURVIVED, UNREACHED) and m.key not in JUSTIFIED]
+    print_table(
+        ["part", "mutants", KILLED, ENDLESS, "justified", SURVIVED, UNREACHED, "share killed"],
+        [*rows, _row("all", total)],
+    )
+    named, guards = left_alone(sorted({mutant.file for mutant in verdicts}))
+    print(f"\nleft alone: {named} numbers that have a name or are a default, {guards} that guard")
+    print("\nsurvived, and are right as well:")
+    for mutant, (verdict, _) in verdicts.items():
+        if verdict == SURVIVED and mutant.key in JUSTIFIED:
+            print(f"  {mutant.key}\n    {JUSTIFIED[mutant.key]}")
+    print("\nsurvived without a reason:" if open_cases else "\nno other survived")
+    for mutant in open_cases:
+        print(f"  {mutant.kind}, line {mutant.line}, {verdicts[mutant][0]}: {mutant.key}")
+    value = {"mutants": total.total(), "killed": round(_share(total), 3), "without a reason": len(open_cases)}
+    report("mutants", value, {"without a reason": 0}, not open_cases)
+
+
+def _share(count: Counter[str]) -> float:
+    return (count[KILLED] + count[ENDLESS]) / count.total()
+
+
+def _row(name: str, count: Counter[str]) -> list[Any]:
+    kinds = [count[kind] for kind in (KILLED, ENDLESS, "justified", SURVIVED, UNREACHED)]
+    return [name, count.total(), *kinds, round(_share(count), 3)]
 
 
 def main() -> None:
     args = arguments(__doc__, extend)
-    judge = Judge(chosen(args))
-    importlib.import_module("torch")
+    judge = Judge(chosen(args), args.keep)
     where = test_files(sorted({mutant.file for mutant in judge.mutants}))
-    plain = ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:terminal", "-s", "-o", "addopts=", f"--rootdir={ROOT}"]
-    pytest.main([*plain, *where], plugins=[judge])
-
-    survivors = [m for m, (verdict, _) in judge.verdicts.items() if verdict in (SURVIVED, UNREACHED)]
-    open_cases = [mutant for mutant in survivors if mutant.key not in JUSTIFIED]
-    for mutant in open_cases:
-        print(f"{judge.verdicts[mutant][0]}: {mutant.kind} {mutant.file}:{mutant.line}\n    {mutant.key}")
+    plain = ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:terminal", "-s", "-o", "addopts="]
+    pytest.main([*plain, f"--rootdir={ROOT}", *where], plugins=[judge])
+    tell(judge.verdicts)
 
 
 if __name__ == "__main__":
