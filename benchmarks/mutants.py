@@ -40,7 +40,7 @@ import pytest
 
 from common import arguments, print_table, report
 from mutants_justified import JUSTIFIED
-from mutants_made import PACKAGE, Mutant, left_alone, mutants_of, mutated_code
+from mutants_made import PACKAGE, Mutant, left_alone, mutants_of, mutated_code, source
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -82,7 +82,7 @@ PATIENCE, TIMES = 10.0, 4.0
 #: Tests run, quickest first, while those before them take so many seconds where nothing is wrong.
 ENOUGH = 6.0
 MOST_BYTES = 8 << 30
-KILLED, SURVIVED, ENDLESS, UNREACHED = "killed", "survived", "timed out", "not reached"
+KILLED, SURVIVED, ENDLESS, UNREACHED, UNMADE = "killed", "survived", "timed out", "not reached", "not made"
 
 
 # How it is judged -----------------------------------------------------------------------------------------------------
@@ -107,7 +107,10 @@ class Loaded:
     def put(self, mutant: Mutant) -> None:
         """The changed code into every function that has the old one; nothing is left of what was kept of calls."""
         code = mutated_code(mutant)
-        for each in self._functions[self._place(code)]:
+        old = self._functions[self._place(code)]
+        if not old:
+            raise LookupError(f"Nothing in memory has the code of {mutant.key}.")
+        for each in old:
             each.__code__ = code
         self.forget()
 
@@ -117,7 +120,7 @@ class Loaded:
 
 
 def forked(work: Callable[[], Any], seconds: float | None = None) -> Any:
-    """What ``work`` returns in a process of its own; None where it did not come to an end."""
+    """What ``work`` returns in a process of its own; None where its time was up, or the process itself broke."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -129,12 +132,14 @@ def forked(work: Callable[[], Any], seconds: float | None = None) -> Any:
                 pickle.dump(work(), pipe)
         except BaseException:
             traceback.print_exc()
-        finally:
-            os._exit(0)
+            os._exit(1)
+        os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+        raise RuntimeError("The fork itself failed, as it says above.")
     return pickle.loads(answer) if answer else None
 
 
@@ -188,9 +193,12 @@ class Judge:
 
     def _surveyed(self, items: list[Any]) -> tuple[dict[tuple[str, int], set[int]], list[float]]:
         """Which tests reach each line, and how long they take; what an earlier run of the same sources saw holds."""
-        sources = {file: (PACKAGE / file).read_text() for file in files_in_order()}
+        sources = {file: source(file) for file in files_in_order()}
         kept = pickle.loads(self.keep.read_bytes()) if self.keep is not None and self.keep.exists() else None
-        known: dict[str, Seen] = kept[1] if kept is not None and kept[0] == sources else {}
+        known: dict[str, Seen] = {}
+        if kept is not None:
+            other = {file for file, text in sources.items() if kept[0].get(file) != text}
+            known = {test: seen for test, seen in kept[1].items() if all(file not in other for file, _ in seen.lines)}
         news = [item for item in items if item.nodeid not in known]
         seen, failed = forked(lambda: self._survey(news, list(sources)))
         if failed:
@@ -234,7 +242,10 @@ class Judge:
 
         def attempt() -> tuple[str, str]:
             resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
-            self._loaded.put(mutant)
+            try:
+                self._loaded.put(mutant)
+            except ValueError:  # the change leaves out a variable that the function shares with its class
+                return UNMADE, ""
             for item, following in zip(near, [*near[1:], None], strict=True):
                 self._run(item, following)
                 if self._failed:
@@ -323,7 +334,7 @@ def main() -> None:
     where = test_files(sorted({mutant.file for mutant in judge.mutants}))
     plain = ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:terminal", "-s", "-o", "addopts="]
     pytest.main([*plain, f"--rootdir={ROOT}", *where], plugins=[judge])
-    tell(judge.verdicts)
+    tell({mutant: verdict for mutant, verdict in judge.verdicts.items() if verdict[0] != UNMADE})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +14,12 @@ from typing import Any, NamedTuple
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "softmargin"
 #: Numbers outside of this range keep something away from zero or infinity.
 TINY, HUGE = 1e-5, 1e5
+
+
+@functools.cache
+def source(file: str) -> str:
+    """The text of a file, once and for all: it may be edited while mutants run."""
+    return (PACKAGE / file).read_text()
 
 
 class Mutant(NamedTuple):
@@ -147,7 +154,7 @@ def inside(function: ast.AST) -> list[ast.AST]:
 
 def mutants_of(file: str) -> list[Mutant]:
     found, seen = [], Counter[str]()
-    for name, function in functions(ast.parse((PACKAGE / file).read_text())):
+    for name, function in functions(ast.parse(source(file))):
         statement: Any = function
         for place, node in enumerate(inside(function)):
             statement = node if isinstance(node, ast.stmt) else statement
@@ -168,7 +175,7 @@ def _span(statement: Any) -> tuple[int, int]:
 
 def mutated_code(mutant: Mutant) -> types.CodeType:
     """The code of the function with the change in it."""
-    tree = ast.parse((PACKAGE / mutant.file).read_text())
+    tree = ast.parse(source(mutant.file))
     function = dict(functions(tree))[mutant.function]
     target = inside(function)[mutant.place]
     _, new = list(variants(target))[mutant.option]
@@ -187,7 +194,7 @@ def left_alone(files: list[str]) -> tuple[int, int]:
     """Numbers that have a name or are a default, and numbers inside of formulas that guard: not changed."""
     named = guards = 0
     for file in files:
-        tree = ast.parse((PACKAGE / file).read_text())
+        tree = ast.parse(source(file))
         numbers = {id(node) for node in ast.walk(tree) if isinstance(node, ast.Constant) and _is_number(node.value)}
         computed = {id(node): node for _, function in functions(tree) for node in ast.walk(function)}
         defaults = {id(n) for _, f in functions(tree) for part in (f.args, *f.decorator_list) for n in ast.walk(part)}
