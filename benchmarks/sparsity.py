@@ -1,12 +1,12 @@
 """Claim: with rho="learned", `prior="laplace-zero"` keeps hardly any column of noise, at no cost in log loss.
 
 Eight real tables with 0, 20 and 100 columns added that are shuffled copies of their own: the right margins, and nothing
-to say (100 only where that makes at most 160 columns, for the time).  Two disjoint random parts to fit, of at most 200
+to say (100 only where that makes at most 140 columns, for the time).  Two disjoint random parts to fit, of at most 200
 rows each, and all other rows to test.  For each share: how many columns of noise and of the table are kept (inclusion
-above one half), the log loss, and the stability of what is kept of the table's own columns: the size of the
-intersection of the two parts' choices over that of the union.  Means over tables; log losses also as paired differences
-from rho=.5, with standard errors over tables.  Last, two tables with 20 columns of noise by draws (Gibbs): whether what
-is kept is the posterior's doing or the variational belief's.
+above one half), the log loss, its forecast `loo_log_loss_`, the error, and the stability of what is kept of the table's
+own columns: the size of the intersection of the two parts' choices over that of the union.  Means over tables; log
+losses also as paired differences from rho=.5, with standard errors over tables.  Last, two tables with 20 columns of
+noise by draws (Gibbs): whether what is kept is the posterior's doing or the variational belief's.
 
 Target: rho="learned" keeps at most 1 % of the columns of noise, with a log loss no worse than that of .5 by more than
 a standard error, whatever the number of columns added.
@@ -45,7 +45,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "hinge, ridge": {"prior": "ridge"},
 }
 DRAWS = {"inference": "gibbs", "n_draws": 500, "n_chains": 2, "random_state": 0}
-MOST_ROWS, MOST_COLUMNS, MOST_KEPT = 200, 160, 0.01
+MOST_ROWS, MOST_COLUMNS, MOST_KEPT = 200, 140, 0.01
 
 
 def table(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -89,10 +89,12 @@ class Kept(NamedTuple):
     real: float
     log_loss: float
     stability: float
+    error: float
+    forecast: float
 
 
 def kept_by(settings: dict[str, Any], parts: Parts) -> tuple[Kept, list[BayesianLinearSVC]]:
-    models, kept, losses = [], [], []
+    models, kept, losses, errors = [], [], [], []
     for X, y in zip(parts.X[:2], parts.y[:2], strict=True):
         varied = X.std(axis=0) > 0
         model = BayesianLinearSVC(**settings).fit(X[:, varied], y)
@@ -101,11 +103,13 @@ def kept_by(settings: dict[str, Any], parts: Parts) -> tuple[Kept, list[Bayesian
         models.append(model)
         kept.append(included)
         losses.append(log_loss(parts.y[2], model.predict_proba(parts.X[2][:, varied])))
+        errors.append(1 - model.score(parts.X[2][:, varied], parts.y[2]))
     kept = np.array(kept)
     real, noise = kept[:, : parts.n_real], kept[:, parts.n_real :]
     either = np.sum(real[0] | real[1])
     stability = float(np.sum(real[0] & real[1]) / either) if either else 1.0
-    return Kept(noise.sum(1).mean(), real.sum(1).mean(), float(np.mean(losses)), stability), models
+    means = [float(np.mean(part)) for part in (errors, [model.loo_log_loss_ for model in models])]
+    return Kept(noise.sum(1).mean(), real.sum(1).mean(), float(np.mean(losses)), stability, *means), models
 
 
 Found = dict[tuple[str, int], dict[str, Kept]]
@@ -121,6 +125,7 @@ def shares(folder: Path | None, names: list[str], added: list[int]) -> Found:
             parts = parts_of(X, y, n)
             for way, settings in WAYS.items():
                 found[way, n][name] = kept_by(settings, parts)[0]
+                print(n, way, found[way, n][name], file=sys.stderr)
     return found
 
 
