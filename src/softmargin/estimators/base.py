@@ -38,6 +38,7 @@ from ..validation import (
     positive_integer,
     positive_number,
     present_classes,
+    refuse_enormous,
 )
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
@@ -224,6 +225,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         if factor is None:
             factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
+        refuse_enormous(weight)
         seen = slice(None) if np.all(weight > 0) else weight > 0
         if classes is None:
             classes, codes = present_classes(y, weight)

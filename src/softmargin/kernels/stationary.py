@@ -108,8 +108,10 @@ class _Stationary(Kernel):
         units: Any = (
             self.length_scale if isinstance(self.length_scale, float) else like(np.asarray(self.length_scale), X)
         )
-        center = xp.mean(Z, axis=0)
-        return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
+        share = 2.0 ** -len(Z).bit_length()  # a power of two: sums do not overflow, and round as they always do
+        center = xp.mean(share * Z, axis=0) / share
+        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+            return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
 
 
 def _squared_distance(A: Array, B: Array) -> Array:
