@@ -21,7 +21,6 @@ import gc
 import itertools
 import os
 import pickle
-import random
 import resource
 import signal
 import sys
@@ -29,6 +28,7 @@ import threading
 import time
 import traceback
 import types
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -274,23 +274,26 @@ def files_in_order() -> list[str]:
 
 
 def chosen(args: argparse.Namespace) -> list[Mutant]:
-    wanted = tuple(args.module.split(",")) if args.module else ""
-    found = [mutant for file in files_in_order() if file.startswith(wanted) for mutant in mutants_of(file)]
-    if args.only:
-        keys = set(Path(args.only).read_text().splitlines())
-        return [mutant for mutant in found if mutant.key in keys]
+    """A sample is one of all mutants, whatever part of it runs, and the same while the mutants are."""
+    found = [mutant for file in files_in_order() for mutant in mutants_of(file)]
     sample = QUICK if args.quick else args.sample
-    if sample and sample < len(found):
-        found = [found[place] for place in sorted(random.Random(args.seed).sample(range(len(found)), sample))]
-    return found
+    if sample is not None:
+        by_lot = sorted(found, key=lambda mutant: zlib.crc32(f"{args.seed} {mutant.key}".encode()))
+        found = sorted(by_lot[:sample], key=found.index)
+    if args.only:
+        keys = set(args.only.read_text().splitlines())
+        found = [mutant for mutant in found if mutant.key in keys]
+    return [mutant for mutant in found if mutant.file.startswith(tuple(args.module.split(",")))]
 
 
 def extend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--module", help="beginnings of files below src/softmargin, with commas between them")
+    parser.add_argument(
+        "--module", default="", help="beginnings of files below src/softmargin, with commas between them"
+    )
     parser.add_argument("--sample", type=int, help="so many mutants, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of that choice")
     parser.add_argument("--keep", type=Path, help="a file to keep which tests reach which lines")
-    parser.add_argument("--only", help="a file with the keys of mutants, one in each line")
+    parser.add_argument("--only", type=Path, help="a file with the keys of mutants, one in each line")
 
 
 def tell(verdicts: dict[Mutant, tuple[str, str]]) -> None:

@@ -153,16 +153,21 @@ def test_passes_over_a_source_are_those_over_its_rows(data):
     assert problem.n_rows == 20
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("n_rows", [10, 29])
-def test_a_source_that_gives_other_rows_is_noticed(n_rows, data):
-    X, y, weight = data
-    source = Source(X[:n_rows], y[:n_rows], 1 + weight[:n_rows])
-    problem = Problem(Table(X[:20], y[:20], 1 + weight[:20], 8), ROWS, Hinge(), Ridge.isotropic(3), whole=source)
+def test_a_source_that_gives_other_rows_is_noticed(n_rows, scale, data):
+    X, y, weight = data[0], data[1], scale * (1 + data[2])
+    source = Source(X[:n_rows], y[:n_rows], weight[:n_rows])
+    problem = Problem(Table(X[:20], y[:20], weight[:20], 8), ROWS, Hinge(), Ridge.isotropic(3), whole=source)
+    belief = contracts.random_belief(3)
     with pytest.raises(ValueError, match="other rows than when it was first read"):
-        problem.stats(contracts.random_belief(3))
+        problem.stats(belief)
     source.total = lambda block: None  # no rows at all
     with pytest.raises(ValueError, match="other rows than when it was first read"):
-        problem.stats(contracts.random_belief(3))
+        problem.stats(belief)
+    # Sums in another order round otherwise, and that is no other weight.
+    source.total = lambda block: block(X[:20], y[:20], (1 + 1e-8) * weight[:20])
+    assert_allclose(problem.stats(belief).n, weight[:20].sum(), rtol=1e-7)
 
 
 def of_classes(rng, whole, cache_bytes=None):
@@ -202,3 +207,9 @@ def test_some_rows_of_a_source_answer_for_all(monkeypatch):
     before = dict(zip(problem.table.X[:, 0], problem.table.weight, strict=True))
     growth = some.weight / [before[x] for x in some.X[:, 0]]
     assert_allclose(growth, growth[0], rtol=1e-12)
+    # They answer; the sums are those of all rows.
+    few = of_classes(np.random.default_rng(1), True, cache_bytes=0)
+    belief = ClassBelief(tuple(contracts.random_belief(3, seed) for seed in range(3)))
+    one, other = few.stats_together(belief), few.stats(belief)
+    assert_allclose(one.G, other.G, rtol=1e-12)
+    assert_allclose([one.bound, one.n], [other.bound, other.n], rtol=1e-12)

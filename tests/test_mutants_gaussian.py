@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 import contracts
-from softmargin.gaussian import Belief, from_natural, kl
+from softmargin.gaussian import Belief, ClassBelief, from_natural, kl
 
 
 def change_of_natural_parameters(rng, n, size):
@@ -43,3 +43,9 @@ def test_the_way_of_a_mean_is_in_units_of_deviations(rng):
     belief, other = contracts.random_belief(4, 1), contracts.random_belief(4, 2)
     wanted = sum((belief.mean - other.mean) ** 2 / np.diag(belief.covariance))
     assert_allclose(belief.moved_from(other), wanted, rtol=1e-10)
+
+
+def test_roots_of_classes_are_stacked_where_all_are_dense():
+    parts = tuple(contracts.random_belief(4, seed) for seed in range(3))
+    assert_allclose(ClassBelief(parts).roots, [part.root for part in parts])
+    assert ClassBelief((object(), object())).roots is None
