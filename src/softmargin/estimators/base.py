@@ -103,7 +103,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         self._check_parameters()
         with kept_on_failure(self):
             found = self._find(X, y, sample_weight)
-        self._keep(found)
+            self._keep(found)
         self._warn(found.reason)
         return self
 

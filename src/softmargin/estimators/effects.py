@@ -211,7 +211,10 @@ class FixedEffectsMixin:
             sums = combined(sums, 1 - self.forgetting, before)
         self._said = model, sums
         if model is not None and sums is not None:
-            self._seen_belief = with_hyper(self._seen_belief, model.updated(sums))
+            try:
+                self._seen_belief = with_hyper(self._seen_belief, model.updated(sums))
+            except NotPositiveDefiniteError:  # without an intercept columns may lie too far from zero to be told apart
+                self._said = None, None
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
         """Of coefficients that may be zero, the Gaussian of `_seen_belief` has the moments only."""
@@ -237,7 +240,8 @@ class FixedEffectsMixin:
         if not isinstance(self._seen_belief.hyper, Imputation):
             raise ValueError(
                 f"X has missing values, but what its columns say of each other was not learned: the fit saw a sparse "
-                f"matrix or more than {_MOST_FORETOLD} columns. Impute them first."
+                f"matrix, more than {_MOST_FORETOLD} columns, or columns that rounding does not tell apart. Impute "
+                f"them first."
             )
         return IncompleteRows(self.rows_, len(self._columns.scale))
 
