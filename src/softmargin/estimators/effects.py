@@ -239,8 +239,8 @@ class FixedEffectsMixin:
             return self.rows_
         if not isinstance(self._seen_belief.hyper, Imputation):
             raise ValueError(
-                f"X has missing values, but what its columns say of each other was not learned: the fit saw a sparse "
-                f"matrix, more than {_MOST_FORETOLD} columns, or columns that rounding does not tell apart. Impute "
+                f"X has missing values, but what its columns say of each other was not learned: the fit saw columns "
+                f"that rounding does not tell apart, a sparse matrix or more than {_MOST_FORETOLD} columns. Impute "
                 f"them first."
             )
         return IncompleteRows(self.rows_, len(self._columns.scale))
