@@ -150,11 +150,37 @@ class Seen(NamedTuple):
     lines: frozenset[tuple[str, int]]
 
 
+class Kept:
+    """What is known of tests, and of mutants that some of them killed, while the files in question stay as they are."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.sources = path, {file: source(file) for file in files_in_order()}
+        self.seen: dict[str, Seen] = {}
+        self.verdicts: dict[str, tuple[str, str]] = {}
+        if path is None or not path.exists():
+            return
+        sources, seen, verdicts = pickle.loads(path.read_bytes())
+        same = {file for file, text in self.sources.items() if sources.get(file) == text}
+        self.seen = {test: its for test, its in seen.items() if all(file in same for file, _ in its.lines)}
+        self.verdicts = {key: verdict for key, verdict in verdicts.items() if key.split(" ")[0] in same}
+
+    def keep(self, mutant: Mutant, verdict: tuple[str, str]) -> None:
+        """Tests are added, and what was killed stays so; what was not may yet be."""
+        if verdict[0] in (KILLED, ENDLESS) and mutant.key not in self.verdicts:
+            self.verdicts[mutant.key] = verdict
+            if len(self.verdicts) % 20 == 0:
+                self.save()
+
+    def save(self) -> None:
+        if self.path is not None:
+            self.path.write_bytes(pickle.dumps((self.sources, self.seen, self.verdicts)))
+
+
 class Judge:
     """A pytest session that collects once, and runs for each mutant the tests that reach it."""
 
-    def __init__(self, mutants: list[Mutant], keep: Path | None) -> None:
-        self.mutants, self.keep = mutants, keep
+    def __init__(self, mutants: list[Mutant], kept: Kept) -> None:
+        self.mutants, self.kept = mutants, kept
         self.verdicts: dict[Mutant, tuple[str, str]] = {}
         self._failed: list[str] = []
 
@@ -176,44 +202,38 @@ class Judge:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         items, self._loaded = session.items, Loaded()
-        print(f"{len(self.mutants)} mutants, {len(items)} tests", flush=True)
-        reached, seconds = self._surveyed(items)
+        print(f"{len(self.mutants)} mutants, {len(items)} tests\n", flush=True)
+        self._survey_all(items)
         gc.freeze()
         for number, mutant in enumerate(self.mutants):
-            lines = range(mutant.line, mutant.last_line + 1)
-            near = sorted(
-                set().union(*(reached.get((mutant.file, line), ()) for line in lines)), key=seconds.__getitem__
+            self.verdicts[mutant] = self.kept.verdicts.get(mutant.key) or self._judged(
+                mutant, self._near(mutant, items)
             )
-            spent = list(itertools.accumulate((seconds[place] for place in near), initial=0.0))
-            near = [place for place, before in zip(near, spent, strict=False) if before < ENOUGH]
-            verdict = self._judged(mutant, [items[place] for place in near], sum(seconds[place] for place in near))
-            self.verdicts[mutant] = verdict
-            print(number, verdict[0], mutant.kind, f"{mutant.file}:{mutant.line}", mutant.key, file=sys.stderr)
+            print(number, *self.verdicts[mutant], mutant.kind, mutant.key, file=sys.stderr)
+            self.kept.keep(mutant, self.verdicts[mutant])
         return True
 
-    def _surveyed(self, items: list[Any]) -> tuple[dict[tuple[str, int], set[int]], list[float]]:
-        """Which tests reach each line, and how long they take; what an earlier run of the same sources saw holds."""
-        sources = {file: source(file) for file in files_in_order()}
-        kept = pickle.loads(self.keep.read_bytes()) if self.keep is not None and self.keep.exists() else None
-        known: dict[str, Seen] = {}
-        if kept is not None:
-            other = {file for file, text in sources.items() if kept[0].get(file) != text}
-            known = {test: seen for test, seen in kept[1].items() if all(file not in other for file, _ in seen.lines)}
-        news = [item for item in items if item.nodeid not in known]
-        seen, failed = forked(lambda: self._survey(news, list(sources)))
+    def _survey_all(self, items: list[Any]) -> None:
+        """Which lines each test reaches, and how long it takes, of all tests of which that is not known."""
+        seen, failed = forked(lambda: self._survey([item for item in items if item.nodeid not in self.kept.seen]))
         if failed:
             raise SystemExit(f"These tests fail without any mutant: {failed}")
-        known |= seen
-        if self.keep is not None:
-            self.keep.write_bytes(pickle.dumps((sources, known)))
-        reached: dict[tuple[str, int], set[int]] = defaultdict(set)
-        for place, item in enumerate(items):
-            for line in known[item.nodeid].lines:
-                reached[line].add(place)
-        return reached, [known[item.nodeid].seconds for item in items]
+        self.kept.seen.update(seen)
+        self.kept.save()
 
-    def _survey(self, items: list[Any], files: list[str]) -> tuple[dict[str, Seen], list[str]]:
-        paths, seen, lines = {str(PACKAGE / file): file for file in files}, {}, set()
+    def _near(self, mutant: Mutant, items: list[Any]) -> list[Any]:
+        """The tests that reach a mutant, quickest first, as many as there is time for."""
+        lines = {(mutant.file, line) for line in range(mutant.line, mutant.last_line + 1)}
+        near = [item for item in items if not lines.isdisjoint(self.kept.seen[item.nodeid].lines)]
+        near.sort(key=self._seconds)
+        spent = itertools.accumulate(map(self._seconds, near), initial=0.0)
+        return [item for item, before in zip(near, spent, strict=False) if before < ENOUGH]
+
+    def _seconds(self, item: Any) -> float:
+        return self.kept.seen[item.nodeid].seconds
+
+    def _survey(self, items: list[Any]) -> tuple[dict[str, Seen], list[str]]:
+        paths, seen, lines = {str(PACKAGE / file): file for file in files_in_order()}, {}, set()
 
         def line(frame: Any, event: str, arg: Any) -> Any:
             lines.add((paths[frame.f_code.co_filename], frame.f_lineno))
@@ -236,7 +256,7 @@ class Judge:
     def _run(self, item: Any, following: Any) -> None:
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
 
-    def _judged(self, mutant: Mutant, near: list[Any], seconds: float) -> tuple[str, str]:
+    def _judged(self, mutant: Mutant, near: list[Any]) -> tuple[str, str]:
         if not near:
             return UNREACHED, ""
 
@@ -252,7 +272,7 @@ class Judge:
                     return KILLED, self._failed[0]
             return SURVIVED, ""
 
-        return forked(attempt, PATIENCE + TIMES * seconds) or (ENDLESS, "")
+        return forked(attempt, PATIENCE + TIMES * sum(map(self._seconds, near))) or (ENDLESS, "")
 
 
 def test_files(files: list[str]) -> list[str]:
@@ -292,7 +312,7 @@ def extend(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sample", type=int, help="so many mutants, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of that choice")
-    parser.add_argument("--keep", type=Path, help="a file to keep which tests reach which lines")
+    parser.add_argument("--keep", type=Path, help="a file to keep what is known, for later runs")
     parser.add_argument("--only", type=Path, help="a file with the keys of mutants, one in each line")
 
 
@@ -333,10 +353,11 @@ def _row(name: str, count: Counter[str]) -> list[Any]:
 
 def main() -> None:
     args = arguments(__doc__, extend)
-    judge = Judge(chosen(args), args.keep)
+    judge = Judge(chosen(args), Kept(args.keep))
     where = test_files(sorted({mutant.file for mutant in judge.mutants}))
     plain = ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:terminal", "-s", "-o", "addopts="]
     pytest.main([*plain, f"--rootdir={ROOT}", *where], plugins=[judge])
+    judge.kept.save()
     tell({mutant: verdict for mutant, verdict in judge.verdicts.items() if verdict[0] != UNMADE})
 
 

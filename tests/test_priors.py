@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import invgamma
 
 import contracts
 import references
 from contracts import PriorCase
 from softmargin.gaussian import from_natural
 from softmargin.priors import Ridge, VarianceComponents
+from softmargin.priors.variance import InverseGamma
 
 DIAGONAL = np.array([0.5, 2.0, 1e-8, 1.0])
 MATRIX = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 0.7]])
@@ -121,3 +123,32 @@ def test_a_step_that_only_shifts_gains_what_it_promised(prior, rng):
 
     promised = prior.promised(G, np.zeros((n, n)), dh, before)
     assert_allclose(objective(after) - objective(before), promised, rtol=1e-6)
+
+
+def test_one_update_comes_near_the_optimum_of_a_variance_that_rows_hardly_tell(rng):
+    prior, G, h = VarianceComponents(np.zeros(20, dtype=int)), 0.1 * np.eye(20), 0.2 * rng.normal(size=20)
+    belief = prior.update(G, h)
+    later = belief
+    for _ in range(20):
+        later = prior.update(G, h, later)
+    # By turns weights and variance would be less than a tenth of the way after as many.
+    assert_allclose(belief.hyper.mean_precision, later.hyper.mean_precision, rtol=0.02)
+    assert later.hyper.mean_precision[0] > 3
+
+
+def test_variances_are_drawn_from_what_known_weights_imply(rng):
+    weights, n_draws = rng.normal(size=6), 4000
+    wanted = GROUPED.learned(weights, np.zeros(6))
+    draws = [GROUPED.redrawn(weights, GROUPED.begin(), rng) for _ in range(n_draws)]
+    precision = np.array([draw.mean_precision for draw in draws])
+    # A gamma of shape a has a deviation of a^-1/2 of its mean, known to about (2 n)^-1/2 of itself: six times those.
+    sd = wanted.shape**-0.5 * wanted.mean_precision
+    assert_allclose((precision.mean(axis=0) - wanted.mean_precision) / sd, 0, atol=6 * n_draws**-0.5)
+    assert_allclose(precision.std(axis=0) / sd, 1, atol=6 * (2 / n_draws) ** 0.5)
+    assert_allclose([draw.shape for draw in draws[:3]], [wanted.shape] * 3)
+
+
+def test_mean_variances_are_those_of_inverse_gammas_that_have_one():
+    shape, rate = np.array([1.2, 1.5, 3.0]), np.array([0.7, 2.0, 5.0])
+    assert_allclose(InverseGamma(shape, rate).mean, invgamma.mean(shape, scale=rate), rtol=1e-12)
+    assert_allclose(InverseGamma(np.array([0.5]), np.array([2.0])).mean, 4.0)

@@ -374,3 +374,25 @@ def test_of_twins_one_leaves_and_what_they_kept_out_comes_in():
 def test_about_one_column_is_expected_to_matter(n_columns):
     odds = LaplaceZero(n_columns, rho=None).begin().odds
     assert_allclose(odds, [1, max(n_columns, 1)])
+
+
+def test_weights_of_columns_that_are_out_are_drawn_from_the_prior(rng):
+    prior = LaplaceZero(400, rho=1e-9)
+    weights, hyper = prior.rechosen(prior.begin(), np.zeros((400, 400)), np.zeros(400), np.zeros(400), rng)
+    assert not hyper.included.any()
+    # Laplace of scale one: 400 draws tell the share of either side to .025 and the mean size to .05, five times those.
+    assert_allclose(np.mean(weights > 0), 0.5, atol=0.125)
+    assert_allclose(np.mean(np.abs(weights)), 1, atol=0.25)
+
+
+def test_alternatives_come_in_the_order_of_what_speaks_for_them():
+    prior = Structured(LaplaceZero(5, 0, 0.5))
+    G, h = np.diag([20.0, 20.0, 2.0, 20.0, 20.0]), np.array([-30.0, -8.0, 4.0, 6.0, 10.0])
+    begin = prior._begin()
+    included = np.where([True, True, True, False, False], begin.fixed.included, 1e-12)
+    belief = prior.given(G, h, begin._replace(fixed=begin.fixed._replace(included=included)))
+    found = [other.hyper.fixed.included for other in prior.alternatives(G, h, belief)]
+    flipped = [int(np.flatnonzero((own > 0.5) != (included > 0.5))[0]) for own in found]
+    # Of those that are out the one with more pull comes first; of those that are in, the one that is least sure:
+    # means are about -1.4, -.4 and 1.3, deviations .2, .2 and .6.
+    assert flipped == [4, 3, 1, 2, 0]

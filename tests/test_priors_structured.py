@@ -12,7 +12,17 @@ from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.imputation import ColumnModel, Sums
 from softmargin.likelihoods import Hinge, Logistic, Quadrature
-from softmargin.priors import Covariance, Imputing, LaplaceZero, Part, Ridge, Structured, VarianceComponents, Variances
+from softmargin.priors import (
+    Covariance,
+    Imputing,
+    LaplaceZero,
+    Part,
+    Ridge,
+    Structured,
+    VarianceComponents,
+    Variances,
+    structured,
+)
 from softmargin.rows import Factor, GroupedRows, LinearRows
 from softmargin.steps import _MOST_PROMISED, ascend, promised
 
@@ -361,3 +371,30 @@ def test_groups_promise_what_is_still_to_gain(likelihood, rng):
         still = best.objective - point.objective
         assert -1e-9 <= still <= 1.1 * _MOST_PROMISED * promised(point, prior) + 1e-9
         assert still <= tol * abs(best.objective)
+
+
+@pytest.mark.parametrize("fixed", ["ridge", "matrix", "variances"])
+def test_a_shift_promises_half_its_square_under_the_covariance(fixed, rng):
+    twins = Twins(FIXED[fixed])
+    (G, h), (G_dense, h_dense) = twins.sums(rng)
+    belief = twins.arrow.update(G, h)
+    S = twins.dense.given(G_dense, h_dense, twins.dense.update(G_dense, h_dense).hyper).covariance
+    dh = rng.normal(size=len(h))
+    wanted = 0.5 * dh @ S[np.ix_(twins.order, twins.order)] @ dh
+    assert_allclose(twins.arrow.promised(G, combined(G, -1, G), dh, belief), wanted, rtol=1e-6)
+    beside = Imputing(twins.arrow, COLUMNS, 30.0)
+    sums = column_sums(rng)
+    both = beside.update((G, sums), h)
+    nothing = combined((G, sums), -1, (G, sums))
+    assert_allclose(beside.promised((G, sums), nothing, dh, both), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fixed", ["ridge", "variances"])
+def test_turns_go_on_until_nothing_changes(fixed, monkeypatch, rng):
+    monkeypatch.setattr(structured, "_INNER_UPDATES", 500)
+    monkeypatch.setattr(structured, "_INNER_TOLERANCE", 1e-10)
+    twins = Twins(FIXED[fixed])
+    G, h = twins.sums(rng)[0]
+    belief = twins.arrow.update(G, h)
+    again = twins.arrow.update(G, h, belief)
+    assert_allclose(naive.flattened(again.hyper), naive.flattened(belief.hyper), rtol=1e-5)
