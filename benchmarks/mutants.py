@@ -70,8 +70,6 @@ CLIMBS = (
     "weight_k",
     "another_order",
     "torch_equals",
-    "goes_on",
-    "stalls",
 )
 #: Texts for people.
 LEFT_OUT = {"kernels/shown.py"}

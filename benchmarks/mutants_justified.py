@@ -25,4 +25,47 @@ JUSTIFIED: dict[str, str] = {
     "gaussian.py ClassBelief.means: 0 -> 1": "all classes have arrays of the same library",
     "gaussian.py ClassBelief.roots: 0 -> 1": "all classes have beliefs of the same kind",
     "gaussian.py ClassBelief.roots: 0 -> 1 (#2)": "all classes have arrays of the same library",
+    "priors/selection.py LaplaceZero.chosen: expit(logits) - included -> expit(logits) + included": (
+        "every column is asked in every sweep: the same probabilities, later"
+    ),
+    "priors/selection.py LaplaceZero.redrawn: 1 - 1e-12 -> 1 + 1e-12": ("a guard against a draw that rounds to one"),
+    "priors/structured.py Structured.drawn: 1 -> 2": ("a second draw that nobody looks at"),
+    "priors/variance.py VarianceComponents.drawn: 1 -> 2": ("a second draw that nobody looks at"),
+    "priors/structured.py Structured._same_columns: before.fixed.included > 0.5 -> before.fixed.included < 0.5": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "priors/structured.py Structured._close: 1 + self._inclusion(before) -> 1 - self._inclusion(before)": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "priors/structured.py Structured._close: 1 + self._inclusion(before) -> 1": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "priors/structured.py Structured._close: 1 -> 2": ("turns go on to their limit in number: the same belief, later"),
+    "priors/structured.py Structured._close: 1 + self._inclusion(after) -> 1": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "priors/structured.py Structured._close: np.abs(old).max -> np.abs(old).min": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "priors/variance.py VarianceComponents.update: hyper.mean_precision - before -> hyper.mean_precision + before": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "priors/variance.py VarianceComponents.update: hyper.mean_precision - before -> hyper.mean_precision": (
+        "turns go on to their limit in number: the same belief, later"
+    ),
+    "steps.py Ascender.__init__: 0 -> 1": (
+        "without a bound steps are combined with one before: another way to where means rest"
+    ),
+    "steps.py Ascender.__init__: max -> min (#2)": ("a smaller tolerance: the same end, later"),
+    "steps.py Ascender._begun: _NEAR if self._nearly_newton else np.inf -> np.inf if self._nearly_newton else _NEAR": (
+        "how soon steps are combined or grow again: another way to the same end"
+    ),
+    "steps.py _Climb.__init__: 1 -> 2": ("how soon steps are combined or grow again: another way to the same end"),
+    "steps.py _Climb.__init__: 1 -> 2 (#2)": ("how soon steps are combined or grow again: another way to the same end"),
+    "steps.py _Climb.__init__: 0 -> 1 (#4)": (
+        "the first step counts as one of a class by itself: it has no steps before it to forget"
+    ),
+    "steps.py _Climb.may_extrapolate: 0 -> 1 (#2)": (
+        "how soon steps are combined or grow again: another way to the same end"
+    ),
 }

@@ -11,7 +11,7 @@ from softmargin import monitor as monitor_module
 from softmargin import steps
 from softmargin.chunks import Table
 from softmargin.engine import Problem, Stats, objective
-from softmargin.gaussian import Belief
+from softmargin.gaussian import Belief, ClassBelief
 from softmargin.kernels import RBF
 from softmargin.likelihoods import (
     AugmentedHinge,
@@ -24,7 +24,7 @@ from softmargin.likelihoods import (
     Taylor,
 )
 from softmargin.monitor import Monitor
-from softmargin.priors import Ridge, VarianceComponents
+from softmargin.priors import Classwise, Ridge, VarianceComponents
 from softmargin.rows import InducingRows, LinearRows
 from softmargin.steps import Ascender, Natural, Point, blend, extrapolate
 
@@ -322,3 +322,48 @@ def test_extrapolation_of_points_that_do_not_move_is_a_plain_step():
     G, h = extrapolate([point, point, point], Ridge.isotropic(len(point.natural.h)))
     assert_allclose(G, point.image.G)
     assert_allclose(h, point.image.h)
+
+
+@pytest.mark.parametrize(("ascending", "share"), [(True, 0.5), (False, 0.25)])
+def test_what_is_to_come_does_not_depend_on_the_length_of_the_last_step(ascending, share):
+    # Half a step gains half of what a whole one does; a mean goes half the way, a quarter of it squared.
+    to_come = []
+    for rate, gain in ((1.0, 0.8), (0.5, share * 0.8)):
+        climb = steps._Climb(SimpleNamespace(objective=0.0), 5, np.inf)
+        climb.rate = rate
+        climb.accept(SimpleNamespace(objective=1.0), gain, extrapolated=False, ascending=ascending)
+        to_come.append(climb.to_come)
+    assert_allclose(to_come[1], to_come[0])
+    assert to_come[0] == 0.8
+
+
+@pytest.mark.parametrize("taken_along", [0.3, -0.3])
+def test_classes_that_take_each_other_along_promise_their_decrement(taken_along, rng):
+    parts = tuple(contracts.random_belief(3, seed) for seed in range(2))
+    slope = tuple(rng.normal(size=(2, 3)))
+    along = tuple(taken_along * own for own in slope)
+    G, h = tuple(np.linalg.inv(part.covariance) - np.eye(3) for part in parts), tuple(rng.normal(size=(2, 3)))
+    asked = tuple(a + b + c for a, b, c in zip(h, slope, along, strict=True))
+    point = Point(Natural(G, h), ClassBelief(parts), Stats(G, asked, 0.0, 1.0, along), 0.0)
+    alone = sum(0.5 * g @ part.covariance @ g for g, part in zip(slope, parts, strict=True))
+    # The decrement is half of slope times step; no less is promised than by the slopes alone.
+    wanted = steps._BEYOND * alone * max(1.0, 1.0 + taken_along)
+    assert_allclose(steps.promised(point, Classwise.alike(Ridge.isotropic(3), 2)), wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("before", "ratio"), [(1.0, 0.9), (0.02, 0.7), (5.0, 0.1)])
+def test_slow_gains_are_taken_for_a_geometric_series(before, ratio):
+    gain = ratio * before
+    series = sum(gain * ratio**k for k in range(1, 400))
+    # Where gains fall fast what is to come is at most the last of them, as far as anybody knows.
+    assert_allclose(steps._still_to_come(gain, before, 1.0), max(series, gain), rtol=1e-9)
+
+
+def test_a_rejected_step_and_a_parting_begin_anew():
+    climb = steps._Climb(Point(Natural(0.0, 0.0), None, "together", 0.0), 5, np.inf)
+    climb.calm, climb.parts = 1, True
+    climb.reject(extrapolated=False)
+    assert climb.calm == 0
+    climb.part("apart", 0.5)
+    assert climb.point.stats == "apart"
+    assert not climb.parts
