@@ -11,7 +11,7 @@ from softmargin import arrow, gaussian
 from softmargin.arrays import combined
 from softmargin.engine import add, block_stats
 from softmargin.likelihoods import Hinge
-from softmargin.rows import LinearRows
+from softmargin.rows import ClasswiseRows, LinearRows
 from softmargin.rows.grouped import Factor, GroupedRows
 
 N_ROWS = 60
@@ -313,3 +313,51 @@ def test_blocks_outweigh_their_sums():
     assert few.width == 3 + 2
     assert few.least_rows == 32_768
     assert (many.least_rows + 1) * many.width >= 50_000 * 4
+
+
+def test_values_of_classes_and_the_way_back_are_products_with_dummies(case, rng):
+    rows, X = case.rows(), case.data(rng)
+    features, full = rows.lift(X), case.features(X)
+    weights, values = rng.normal(size=(rows.n_weights, 3)), rng.normal(size=(len(X), 3))
+    assert_allclose(features.seen(weights), full @ weights, rtol=1e-9, atol=1e-10)
+    assert_allclose(features.pulled(values), full.T @ values, rtol=1e-9, atol=1e-10)
+
+
+def test_effects_of_a_factor_are_where_its_dummies_are(case, rng):
+    rows, X = case.rows(), case.data(rng)
+    full, factors = case.features(X), rows.levels + rows.crossed
+    for index, factor in enumerate(factors):
+        places, z = rows.weights_of(index), factor.z(X)
+        assert places.shape == ((rows.sizes + rows.crossed_sizes)[index], factor.q)
+        for group, own in enumerate(places):
+            member = X[:, factor.code] == group
+            assert_allclose(full[:, own], np.where(member[:, None], z, 0))
+
+
+def test_a_row_is_as_wide_as_its_features(case, rng):
+    rows = case.rows()
+    features = rows.lift(case.data(rng))
+    numbers = features.phi.shape[1] + sum(part.z.shape[1] + 1 for part in features.levels + features.crossed)
+    assert rows.width == numbers
+
+
+def test_groups_that_nobody_has_seen_vary_as_the_population_of_each_class(rng):
+    case = Case("a crossed factor", ((1, (2,), True),), crossed=((5, (), True),))
+    A = rng.normal(size=(2, 2, 2))
+    covariances, variances = A @ A.transpose(0, 2, 1), rng.uniform(1, 2, size=(2, 1, 1))
+    rows, X = case.rows()._replace(population=(covariances, variances)), case.data(rng, 9)
+    X[:6, 4], X[3:, 5] = -1, -1  # three rows new in the first factor, three in both, three in the second
+    z = np.column_stack([np.ones(9), X[:, 2]])
+    new = (np.arange(9) < 6)[:, None] * np.einsum("ij,kjl,il->ik", z, covariances, z)
+    wanted = new + (np.arange(9) >= 3)[:, None] * variances[:, 0, 0]
+    features = ClasswiseRows(rows, 2).lift(X)
+    assert_allclose(features.leftover, wanted, rtol=1e-10)
+    belief = beliefs(rows.layout, np.eye(rows.n_weights), rng)[0]
+    latent = features.moments(gaussian.ClassBelief((belief, belief)))
+    assert_allclose(latent.leftover, wanted, rtol=1e-10)
+    assert_allclose(latent.mu[3:6, 0], X[3:6, :2] @ (belief.core_mean[:2] / [2.0, 0.5]) + rest(belief), rtol=1e-8)
+
+
+def rest(belief):
+    """What rows of new groups have in common: the intercept, about the centre of the columns."""
+    return belief.core_mean[2] - np.array([0.3, -1.0]) / [2.0, 0.5] @ belief.core_mean[:2]

@@ -13,9 +13,9 @@ from softmargin.engine import Problem, Stats, add, block_stats
 from softmargin.imputation import ColumnModel, Imputation, Sums
 from softmargin.likelihoods import AugmentedHinge, JaakkolaJordan
 from softmargin.priors import Imputing, Inferred, LaplaceZero, Ridge, Structured
-from softmargin.rows import IncompleteRows, LinearRows
+from softmargin.rows import ClasswiseRows, IncompleteRows, LinearRows
 from softmargin.rows.grouped import Factor, GroupedRows
-from softmargin.rows.incomplete import Batch
+from softmargin.rows.incomplete import Batch, _joined, beneath
 from softmargin.steps import ascend
 from softmargin.wishart import InverseWishart
 
@@ -395,3 +395,21 @@ def test_objective_lies_below_the_evidence(rng):
     error = weights.std() / weights.mean() / np.sqrt(draws)
     assert error < 0.05
     assert evidence - 5 < point.objective < evidence + naive.ERRORS * error
+
+
+def test_rows_beneath_are_those_without_gaps_and_classes():
+    assert beneath(FIXED) is FIXED
+    assert beneath(IncompleteRows(ClasswiseRows(FIXED, 3), D)) is FIXED
+
+
+def test_vectors_of_classes_become_columns():
+    one, other = np.arange(3.0), np.ones(3)
+    assert_array_equal(_joined([one]), one)
+    assert_array_equal(_joined([one, other]), np.column_stack([one, other]))
+
+
+def test_entries_are_drawn_where_all_weights_are_zero(rng):
+    case = Case("linear", rng)
+    site = rng.uniform(0.2, 1, size=N), rng.normal(size=N)
+    filled = case.incomplete.lift(case.X).drawn(np.zeros(D + 1), case.imputation, site, case.weight, rng)
+    assert np.isfinite(filled.base.phi).all()
