@@ -72,6 +72,41 @@ def test_gaps_that_fit_did_not_see_are_filled_as_well():
     assert_array_equal(encoder.transform(pd.DataFrame({"x": [None], "c": [None]})), [[2.0, 0.0, 0.0, 0.0]])
 
 
+def arrow_backed(frame):
+    return frame.convert_dtypes(dtype_backend="pyarrow")
+
+
+def as_arrow(frame):
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame.convert_dtypes, arrow_backed, as_arrow, pl.from_pandas])
+def test_tables_of_other_types_give_the_same_numbers(convert):
+    zoned = pd.to_datetime(["2024-01-01T00:00+02:00", None, "2024-02-01T12:00+02:00", "2024-05-01T00:00+02:00"])
+    frame = pd.DataFrame(
+        {
+            "text": ["u", "v", None, "w"],
+            "level": pd.Categorical(["a", "b", "a", None]),
+            "whole": [1, 2, None, 7],
+            "part": [0.5, 2.5, None, 1.0],
+            "truth": [True, False, None, True],
+            "date": pd.to_datetime(["2024-01-01", None, "2024-02-01", "2024-05-01"]),
+            "day": pd.to_datetime(["2024-01-01", None, "2024-02-01", "2024-05-01"]).date,
+            "zoned": zoned,
+            "length": pd.to_timedelta([1, 2, None, 36], unit="h"),
+            "number as text": ["1.5", "2", None, "7"],
+        },
+        index=[3, 5, 7, 9],
+    )
+    plain, other = TableEncoder(gaps="keep").fit(frame), TableEncoder(gaps="keep").fit(convert(frame))
+    assert plain.describe()["kind"].tolist() == ["category"] * 2 + ["number"] * 3 + ["date"] * 3 + ["number"] * 2
+    assert other.describe().equals(plain.describe())
+    assert_array_equal(other.transform(convert(frame)), plain.transform(frame))
+    assert_array_equal(plain.transform(convert(frame)), plain.transform(frame))
+
+
 # Names
 
 
@@ -166,6 +201,18 @@ def test_the_same_dates_are_the_same_numbers_in_other_tables():
     assert encoder.transform(late)[0, 0] == 366
 
 
+def test_dates_of_all_years():
+    names, found, _ = column_of(["1600-01-01", "2000-01-01", "9999-12-31"])
+    assert names[0] == "x days"
+    day = np.timedelta64(1, "D")
+    assert_array_equal(
+        found[:, 0], (np.array(["1600-01-01", "2000-01-01", "9999-12-31"], "M8[D]") - np.datetime64("1600-01-01")) / day
+    )
+    # Units that are coarser than those of nanoseconds reach as far.
+    stamps = pd.Series(np.array(["1600-01-01", "2000-01-01", "9999-12-31"], "M8[s]"))
+    assert_array_equal(column_of(stamps)[1], found)
+
+
 # Columns that say nothing
 
 
@@ -186,6 +233,44 @@ def test_columns_that_say_nothing_are_left_out(values, note):
     assert (described["kind"], described["note"]) == ("left out", note)
 
 
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_numbers_of_rows_are_known_in_parts_of_a_table(share):
+    rng = np.random.default_rng(0)
+    some = rng.permutation(1000)[: int(1000 * share)]
+    assert column_of(some + 1)[2]["note"] == "counts the rows"
+    assert column_of(np.r_[some + 1.0, np.nan])[2]["note"] == "counts the rows"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.random.default_rng(0).integers(18, 90, 200),  # ages repeat
+        np.arange(60) * 3,  # too far apart
+        np.arange(60) + 0.5,
+        np.random.default_rng(0).permutation(40),  # too few to tell
+    ],
+)
+def test_whole_numbers_that_say_something_stay(values):
+    if np.all(np.diff(values) == 1):
+        values = values[::-1]
+    assert column_of(values)[0] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("write", "hint"),
+    [
+        (lambda i: f"1,{i:03d},000", "looks like numbers written with commas, spaces or %: write plain numbers"),
+        (lambda i: f"{i}.5 %", "looks like numbers written with commas, spaces or %: write plain numbers"),
+        (lambda i: f"{i % 28 + 1:02d}.{i % 12 + 1:02d}.2024", "looks like dates: write YYYY-MM-DD"),
+        (lambda i: f"{i % 12 + 1}/{i % 28 + 1}/{2000 + i}", "looks like dates: write YYYY-MM-DD"),
+        (lambda i: f"{i}.5" if i else "unknown", "numbers but for entries such as 'unknown': leave those empty"),
+    ],
+)
+def test_numbers_and_dates_in_other_forms_are_told_of(write, hint):
+    _, _, described = column_of([write(i) for i in range(60)])
+    assert described["note"] == f"60 different texts in 60 rows: {hint}"
+
+
 def test_columns_are_left_out_on_request():
     assert column_of([1.0, 2.0, 5.0], drop=["x"])[0] == []
 
@@ -203,6 +288,11 @@ def test_nothing_left_is_an_error_that_says_why():
     [
         ({"age": "old"}, "Column 'age' holds 'old' where numbers were expected"),
         ({"age": np.inf}, "Column 'age' holds infinity"),
+        ({"age": pd.Timestamp("2024-01-01")}, "Column 'age' holds dates, such as 2024-01-01.*numbers were expected"),
+        ({"seen": 2024}, "Column 'seen' holds 2024 where dates were expected; write them as YYYY-MM-DD"),
+        ({"seen": [2024, "2024-01-02"]}, "Column 'seen' holds 2024 where dates were expected"),
+        ({"seen": True}, "Column 'seen' holds True where dates were expected"),
+        ({"seen": [[1, 2], [3]]}, r"Column 'seen' holds lists, such as \[1, 2\]"),
         ({"seen": "yesterday"}, "Column 'seen' holds 'yesterday' where dates were expected; write them as YYYY-MM-DD"),
     ],
 )
@@ -234,6 +324,17 @@ def test_bad_wishes_are_named(make, message):
 def test_twice_the_same_name():
     with pytest.raises(ValueError, match="Two columns are called 'a'"):
         TableEncoder().fit(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]))
+
+
+def test_columns_that_would_have_one_name():
+    with pytest.raises(ValueError, match="Columns 'c' and 'c=a' would both become 'c=a'"):
+        TableEncoder().fit(pd.DataFrame({"c": ["a", "b", "d"], "c=a": [1, 2, 4]}))
+    rare = pd.DataFrame({"c": ["(other)", "(other)", "b", "d"]})
+    with pytest.raises(ValueError, match=r"Column 'c' has a level that becomes 'c=\(other\)', as its rare levels do"):
+        TableEncoder(max_levels=2).fit(rare)
+    gaps = pd.DataFrame({"c": ["(missing)", "b", "d"] * 10 + [None] * 10})
+    with pytest.raises(ValueError, match=r"Column 'c' has a level that becomes 'c=\(missing\)', as its gaps do"):
+        TableEncoder().fit(gaps)
 
 
 # The encoder as a transformer

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..validation import one_of, positive_integer
 from .frames import FrameTransformer, known_names
 from .looking import Wishes, plan_of
+from .plans import OTHER, Plan
 
 __all__ = ["TableEncoder"]
 
@@ -24,6 +25,7 @@ class TableEncoder(FrameTransformer):
     - Names (texts, categories) become a column of zeros and ones for each level, or one column for two levels.  Rare
       levels beyond ``max_levels`` are pooled.
     - Dates become days since the first one and, where these vary, sine and cosine of the time of year, week and day.
+      They are those of UTC; dates without a zone are taken for it.
     - Columns that say nothing are left out: constant or empty ones, row numbers, texts that differ in nearly every row.
 
     Parameters
@@ -44,6 +46,11 @@ class TableEncoder(FrameTransformer):
         What becomes of each column, in order.
     n_features_in_ : int
     feature_names_in_ : array of the names of the columns, where they have names
+
+    Notes
+    -----
+    `transform` takes the columns of ``fit`` in their order; more of them, or another order, are an error, as everywhere
+    in scikit-learn: ``frame[encoder.feature_names_in_]`` puts them right.
 
     Examples
     --------
@@ -86,6 +93,7 @@ class TableEncoder(FrameTransformer):
         categorical, drop = (known_names(wish, getattr(self, wish), names) for wish in ("categorical", "drop"))
         wishes = Wishes(self.gaps == "keep", self.max_levels, categorical, drop)
         self.plans_ = tuple(plan_of(frame.iloc[:, i], name, wishes) for i, name in enumerate(names))
+        _refuse_twice(self.plans_)
         if not self._names:
             reasons = "; ".join(f"{plan.name!r}: {plan.note}" for plan in self.plans_[:5])
             raise ValueError(f"No column is left to learn from ({reasons}).")
@@ -107,6 +115,20 @@ class TableEncoder(FrameTransformer):
     @property
     def _names(self) -> list[str]:
         return [name for plan in self.plans_ for name in plan.names]
+
+
+def _refuse_twice(plans: Iterable[Plan]) -> None:
+    """No two columns of numbers may have one name, or the model could not tell them apart."""
+    makers: dict[str, Plan] = {}
+    for plan in plans:
+        for name in plan.names:
+            other = makers.setdefault(name, plan)
+            if other is not plan:
+                raise ValueError(f"Columns {other.name!r} and {plan.name!r} would both become {name!r}: rename one.")
+        if len(set(plan.names)) < len(plan.names):
+            twice = next(name for name in plan.names if plan.names.count(name) > 1)
+            others = "rare levels" if twice.endswith(OTHER) else "gaps"
+            raise ValueError(f"Column {plan.name!r} has a level that becomes {twice!r}, as its {others} do: rename it.")
 
 
 def _check_names_out(encoder: TableEncoder, input_features: Any) -> None:

@@ -39,6 +39,9 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
             given = pandas().DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).infer_objects()
         elif given.columns.duplicated().any():
             raise ValueError(f"Two columns are called {given.columns[given.columns.duplicated()][0]!r}; rename one.")
+        else:
+            given = _plain(given)
+        _refuse_lists(given)
         if reset:
             self.n_features_in_ = given.shape[1]
         _check_feature_names(self, X if not hasattr(X, "columns") else given, reset=reset)
@@ -60,13 +63,35 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
 
 
 def frame_of(X: Any) -> Any:
-    """A frame of pandas, or of polars as one; None for what is no frame."""
+    """A frame of pandas, or of polars or Arrow as one; None for what is no frame."""
     pd = pandas()
     if isinstance(X, pd.DataFrame):
         return X
+    if type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "to_pandas") and hasattr(X, "columns"):
+        return X.to_pandas()
     if hasattr(X, "columns") and hasattr(X, "to_dict"):
         return pd.DataFrame({str(name): pd.Series(X[name].to_list()) for name in X.columns})
     return None
+
+
+def _plain(frame: Any) -> Any:
+    """A frame whose columns are of types of pandas' own: not Arrow's, and of objects only where nothing else is."""
+    plain = frame.copy(deep=False)
+    for name, dtype in frame.dtypes.items():
+        if isinstance(dtype, pandas().ArrowDtype):
+            plain[name] = frame[name].array.__arrow_array__().to_pandas().set_axis(frame.index)
+    return plain.infer_objects()
+
+
+def _refuse_lists(frame: Any) -> None:
+    is_list = pandas().api.types.is_list_like
+    for name in frame.columns[frame.dtypes == object]:
+        lists = frame[name].map(is_list)
+        if lists.any():
+            raise ValueError(
+                f"Column {name!r} holds lists, such as {frame[name][lists].tolist()[0]!r}: write a column for each of "
+                f"their entries, or leave it out."
+            )
 
 
 def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tuple[str, ...]:

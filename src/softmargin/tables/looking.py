@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .lazily import pandas
-from .plans import CIRCLES, Category, Date, Left, Number, Plan, as_days, as_numbers, levels_of
+from .plans import CIRCLES, ISO_DATE, Category, Date, Left, Number, Plan, as_days, as_numbers, levels_of
 
 #: A column of names with more levels than this share of its rows says who a row is, not what.
 _OWN_SHARE = 0.5
@@ -15,9 +15,13 @@ _OWN_SHARE = 0.5
 _FEWEST_GAPS = 10
 #: Fewest rows for that to be noticed, and for 1, 2, 3, ... to be row numbers.
 _FEW = 20
+#: Row numbers in any order, of which some may be elsewhere: fewest of them, and the least share of their range.
+_FEWEST_COUNTED, _COUNTED_SHARE = 50, 0.5
+#: So many entries of a column make it one of numbers or dates that are written in a form which is not read.
+_MOST_SHARE = 0.95
+_OTHER_DATE = r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})([T ].*)?"
 #: How many days dates must span for their circle to mean something.
 _SPANS = {"year": 90.0, "week": 7.0, "day": 0.0}
-_DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
 
 
 class Wishes(NamedTuple):
@@ -65,7 +69,7 @@ def kind_of(column: Any) -> str:
         return "number"
     texts = known.astype(str)
     if (
-        texts.str.fullmatch(_DATE).all()
+        texts.str.fullmatch(ISO_DATE).all()
         and not pd.to_datetime(texts, errors="coerce", format="ISO8601", utc=True).isna().any()
     ):
         return "date"
@@ -74,11 +78,21 @@ def kind_of(column: Any) -> str:
 
 def _number(column: Any, name: str, wishes: Wishes) -> Plan:
     values = as_numbers(column, name)
-    if len(values) >= _FEW and np.all(np.diff(values) == 1):
+    if _counts_rows(values):
         return Left(name, "counts the rows")
     n_gaps = int(np.isnan(values).sum())
     fill = None if wishes.keeps_gaps else float(np.nanmedian(values))
     return Number(name, fill, _flagged(n_gaps, wishes), _gap_note(n_gaps, len(values), wishes, "the median instead"))
+
+
+def _counts_rows(values: np.ndarray) -> bool:
+    """Whether numbers say which row it is: 1, 2, 3, ... or, as in a part of a table, many of these in any order."""
+    if len(values) >= _FEW and np.all(np.diff(values) == 1):
+        return True
+    known = np.unique(values[~np.isnan(values)])
+    if len(known) < max(_FEWEST_COUNTED, np.sum(~np.isnan(values))) or np.any(known != np.floor(known)):
+        return False
+    return len(known) >= _COUNTED_SHARE * (known[-1] - known[0] + 1)
 
 
 def _date(column: Any, name: str, wishes: Wishes) -> Plan:
@@ -101,7 +115,8 @@ def _category(column: Any, name: str, wishes: Wishes) -> Plan:
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
     n = len(codes) - n_missing
     if n >= _FEW and len(levels) > max(_OWN_SHARE * n, wishes.max_levels) and name not in wishes.categorical:
-        return Left(name, f"{len(levels):,} different texts in {n:,} rows: an identifier, or free text")
+        what = _foreign_form(levels, counts) or "an identifier, or free text"
+        return Left(name, f"{len(levels):,} different texts in {n:,} rows: {what}")
     flagged = _flagged(n_missing, wishes)
     notes = [_gap_note(n_missing, len(codes), wishes, "a level of their own" if flagged else "of no level")]
     pooled = len(levels) > wishes.max_levels
@@ -113,6 +128,26 @@ def _category(column: Any, name: str, wishes: Wishes) -> Plan:
     return Category(
         name, tuple(levels.tolist()), pooled, wishes.keeps_gaps, flagged, "; ".join(note for note in notes if note)
     )
+
+
+def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:
+    """Numbers or dates that are written in a form that is not read, in words; empty if they are neither."""
+    pd = pandas()
+    texts = pd.Series(levels).astype(str).str.strip()
+
+    def mostly(right: Any) -> bool:
+        return counts[np.asarray(right, dtype=bool)].sum() >= _MOST_SHARE * counts.sum()
+
+    def is_number(texts: Any) -> Any:
+        return pd.to_numeric(texts, errors="coerce").notna()
+
+    if mostly(is_number(texts)):
+        return f"numbers but for entries such as {texts[~is_number(texts)].iloc[0]!r}: leave those empty"
+    if mostly(is_number(texts.str.replace(r"[,%\s]", "", regex=True))):
+        return "looks like numbers written with commas, spaces or %: write plain numbers"
+    if mostly(texts.str.fullmatch(_OTHER_DATE)):
+        return "looks like dates: write YYYY-MM-DD"
+    return ""
 
 
 def _flagged(n_gaps: int, wishes: Wishes) -> bool:

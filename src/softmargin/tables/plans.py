@@ -22,9 +22,11 @@ __all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers"
 
 #: What the column of a level that stands for others, or for none, is called.
 OTHER, MISSING = "(other)", "(missing)"
-_DAY = 86_400e9  # nanoseconds
+_DAY = 86_400e6  # microseconds, which reach every year there is a name for
 _YEAR = 365.2425
 _SHOWN = 6  # levels in words
+#: How a date is written.
+ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
 
 
 class Plan(ABC):
@@ -182,11 +184,15 @@ CIRCLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def as_numbers(column: Any, name: str) -> np.ndarray:
-    """A column as floats, NaN where it is missing; an error names the first value that is no number."""
+    """A column as floats, lengths of time in days, NaN where it is missing; what is no number is named in an error."""
     pd = pandas()
     column = pd.Series(column)
     if column.dtype.kind == "m":
-        return np.where(column.isna(), np.nan, column.to_numpy().astype("timedelta64[ns]").astype(float) / _DAY)
+        return np.where(column.isna(), np.nan, column.to_numpy().astype("timedelta64[us]").astype(float) / _DAY)
+    if column.dtype.kind == "M" and column.notna().any():
+        raise ValueError(
+            f"Column {name!r} holds dates, such as {column.dropna().iloc[0]}, where numbers were expected."
+        )
     if column.dtype.kind == "c":
         raise ValueError(f"Column {name!r} holds complex numbers. Complex data not supported.")
     values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
@@ -202,16 +208,27 @@ def as_numbers(column: Any, name: str) -> np.ndarray:
 
 
 def as_days(column: Any, name: str) -> np.ndarray:
-    """A column of dates as days since 1970-01-01, NaN where it is missing."""
+    """A column of dates as days since 1970-01-01, NaN where it is missing.
+
+    Dates with a zone are those of UTC at the same moment; dates without one are taken for UTC.
+
+    >>> as_days(["1970-01-02", "9999-12-31", "1970-01-01T12:00-06:00"], "seen").tolist()
+    [1.0, 2932896.0, 0.75]
+    """
     pd = pandas()
     column = pd.Series(column)
+    missing, given = column.isna().to_numpy(), column
+    if column.dtype.kind != "M":
+        # Texts, and dates of other kinds as texts; a number might pass for a year, or for seconds since 1970.
+        column = column.astype(object).where(~missing, None).map(str, na_action="ignore")
+        column = column.where(column.str.fullmatch(ISO_DATE, na=False), None) if not missing.all() else column
     times = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601" if column.dtype.kind != "M" else None)
-    strange = (times.isna() & ~column.isna()).to_numpy()
+    strange = times.isna().to_numpy() & ~missing
     if strange.any():
         raise ValueError(
-            f"Column {name!r} holds {column[strange].iloc[0]!r} where dates were expected; write them as YYYY-MM-DD."
+            f"Column {name!r} holds {given[strange].tolist()[0]!r} where dates were expected; write them as YYYY-MM-DD."
         )
-    stamps = times.dt.tz_localize(None).to_numpy().astype("datetime64[ns]")
+    stamps = times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
     return np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / _DAY)
 
 
