@@ -22,6 +22,7 @@ import pandas as pd
 import scipy.sparse
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from softmargin import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.tables import TableClassifier
@@ -32,7 +33,7 @@ LIMIT = 20.0
 REFUSALS = (ValueError, TypeError)
 _CAUSES = r"column|\brows?\b|class|label|weight|\bX\b|\by\b|[a-z_]+=|feature|sample|dtype|sparse|must be"
 #: What nobody here sets, so that nobody can be told to set it otherwise.
-_INNER = "length_scale"
+_INNER = "must be positive and finite (a number, or one for each column)"
 
 # Columns ------------------------------------------------------------------------------------------
 
@@ -366,6 +367,7 @@ def fitted(trouble: Trouble) -> Any:
     for part in (slice(0, half), slice(half, None)):
         X = trouble.X.iloc[part] if isinstance(trouble.X, pd.DataFrame) else trouble.X[part]
         model.partial_fit(X, trouble.y[part], classes=classes, **{name: each[part] for name, each in settings.items()})
+    check_is_fitted(model)  # which it is not where no row of any batch has any weight
     return model
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.arrays import NotPositiveDefiniteError
 from strategies import Trouble, check, check_warnings, outcome, troubles, watched
 
@@ -58,6 +58,13 @@ def test_single_precision_up_to_its_largest_numbers(table):
     X, y = table
     X = (1e38 * X / np.abs(X).max()).astype(np.float32)
     assert sound(BayesianSVC(random_state=0), X, y).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("inference", ["cavi", "stein"])
+def test_waves_are_flat_where_rows_are_far(inference, table):
+    X, y = table
+    settings = {"inference": inference, "n_frequencies": 16, "n_steps": 20, "n_particles": 4, "random_state": 0}
+    sound(BayesianKernelMachine(**settings), 1e-179 * X, y, new=np.array([[1e200, 0.0], [0.0, -1e300]]))
 
 
 @pytest.mark.parametrize("classifier", EVERY)

@@ -44,6 +44,8 @@ _START_TOLERANCE, _START_PASSES = 3e-3, 20
 #: Rows of a minibatch; steps of particles that are near where they go, by all rows; otherwise as many as visit each row
 #: so often, within limits; and visits to each row of a batch in a stream.
 _BATCH_ROWS, _NEAR_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 8000), 2
+#: Logarithms of length-scales that single precision has room for, with rows a good deal further away.
+_SINGLE = 50.0
 
 
 class BayesianKernelMachine(TunedClassifier):
@@ -278,7 +280,9 @@ class BayesianKernelMachine(TunedClassifier):
         kernel = rows.kernel
         is_width = kernel.has_role("length_scale")
         moves = {"widths": is_width, "all": np.ones(len(is_width)), "weights": np.zeros(len(is_width))}[self.learn]
-        theta, reference, n_classes = kernel.theta, np.empty(0, dtype=np.float32), found.data.n_classes
+        theta, n_classes = kernel.theta, found.data.n_classes
+        single = np.all(np.abs(theta[is_width]) < _SINGLE)
+        reference = np.empty(0, dtype=np.float32 if single else np.float64)
         if self.start == "belief":
             frame = Frame.about(found.inferred.ascent.point.belief, theta, moves, reference, self._heat(total))
         else:

@@ -176,8 +176,9 @@ class FourierRows(NamedTuple):
         W = like(W, X)
         for factor, E in others:
             W = W + like(E, X) * like(_relative(term, factor), X)
-        units = like(np.asarray(first.kernel.length_scale), X)
-        return clipped((X - like(self.center, X)) / units, -FAR, FAR), W
+        with np.errstate(over="ignore"):  # what is too far for a number is clipped, what is too wide for one is flat
+            units = like(np.asarray(first.kernel.length_scale), X)
+            return clipped((X - like(self.center, X)) / units, -FAR, FAR), W
 
 
 def _relative(term: Term, factor: _Factor) -> np.ndarray:

@@ -93,7 +93,8 @@ class ParticleRows:
             if not term.waves:
                 part[...] = plain[None] if term.linear else 1.0
                 continue
-            A = clipped(X[None] * xp.exp(-self._length_scales(term, theta))[:, None, :], -FAR, FAR)
+            with np.errstate(over="ignore"):  # what is too far for a number is clipped
+                A = clipped(X[None] * xp.exp(-self._length_scales(term, theta))[:, None, :], -FAR, FAR)
             E = self.rows.frequencies[term.at][0]
             angles = xp.reshape(xp.reshape(A, (-1, A.shape[2])) @ E.T, (n, X.shape[0], E.shape[0]))
             cos_sin(angles, part[:, :, : E.shape[0]], part[:, :, E.shape[0] :])
