@@ -54,7 +54,16 @@ TESTS = {
     "gaussian.py": ["gaussian", "mutants_gaussian", "classwise", "steps"],
     "priors/": ["priors", "priors_covariance", "priors_selection", "priors_structured", "classwise"],
     "steps.py": ["steps", "classwise"],
-    "rows/": ["rows", "rows_grouped", "rows_incomplete", "rows_reduced", "fourier", "particles", "classwise"],
+    "rows/": [
+        "rows",
+        "rows_grouped",
+        "rows_incomplete",
+        "rows_reduced",
+        "fourier",
+        "particles",
+        "mutants_rows",
+        "classwise",
+    ],
 }
 EVERYWHERE = ["equivalence"]
 #: Of the tests of classes, those that climb all the way take a minute in all: not for every mutant.

@@ -68,4 +68,8 @@ JUSTIFIED: dict[str, str] = {
     "steps.py _Climb.may_extrapolate: 0 -> 1 (#2)": (
         "how soon steps are combined or grow again: another way to the same end"
     ),
+    "rows/incomplete.py IncompleteRows.width: 2 -> 3": "how much room features are taken to need: whether they are kept, not what they are",
+    "rows/inducing.py InducingRows.least_rows: 1 -> 2": "how many rows a block has at least, not what becomes of them",
+    "rows/particles.py ParticleRows.each: 1 -> 2": "how many particles go at once, not what becomes of them",
+    "rows/particles.py ParticleView.values: 0 -> 1": "how many particles go at once, not what becomes of them",
 }
