@@ -223,10 +223,11 @@ class Judge:
     def _survey_all(self, items: list[Any]) -> None:
         """Which lines each test reaches, and how long it takes, of all tests of which that is not known."""
         seen, failed = forked(lambda: self._survey([item for item in items if item.nodeid not in self.kept.seen]))
-        if failed:
-            raise SystemExit(f"These tests fail without any mutant: {failed}")
-        self.kept.seen.update(seen)
+        self.kept.seen.update({test: its for test, its in seen.items() if test not in failed})
         self.kept.save()
+        items[:] = [item for item in items if item.nodeid not in failed]
+        for test in failed:
+            print(f"left out, as it fails without any mutant: {test}")
 
     def _near(self, mutant: Mutant, items: list[Any]) -> list[Any]:
         """The tests that reach a mutant, quickest first, as many as there is time for."""

@@ -12,6 +12,10 @@ JUSTIFIED: dict[str, str] = {
         "steps go on to their limit in number: the same shares, later"
     ),
     "likelihoods/hinge.py Hinge.sites: 2 * y -> 2 / y": "labels are -1 and +1, each its own inverse",
+    "likelihoods/smooth.py Probit.derivatives: 1.0 -> 2.0": "the curvature stays below one by itself",
+    "links.py fit_softmax_link: mu - mu.mean(axis=1, keepdims=True) -> mu": (
+        "where the search begins: there is one optimum"
+    ),
     "links.py fit_softmax_link: 0 -> 1": "where the search begins: there is one optimum",
     "links.py _softmax_link_loss: 0 -> 1 (#3)": "slope and offset have the same prior deviation",
     "links.py _softmax_link_loss: 0 -> 1 (#4)": "slope and offset have the same prior deviation",
@@ -68,7 +72,10 @@ JUSTIFIED: dict[str, str] = {
     "steps.py _Climb.may_extrapolate: 0 -> 1 (#2)": (
         "how soon steps are combined or grow again: another way to the same end"
     ),
-    "rows/incomplete.py IncompleteRows.width: 2 -> 3": "how much room features are taken to need: whether they are kept, not what they are",
+    "rows/incomplete.py IncompleteRows.width: 2 -> 3": (
+        "how much room features are taken to need: whether they are kept, not what they are"
+    ),
+    "likelihoods/classes.py Softmax.shares: xp.max -> xp.min": "any shift that all classes have in common",
     "rows/inducing.py InducingRows.least_rows: 1 -> 2": "how many rows a block has at least, not what becomes of them",
     "rows/particles.py ParticleRows.each: 1 -> 2": "how many particles go at once, not what becomes of them",
     "rows/particles.py ParticleView.values: 0 -> 1": "how many particles go at once, not what becomes of them",

@@ -22,6 +22,11 @@ CASES = [
     KernelCase(Matern(0.8, nu=2.5), sk.Matern(0.8, nu=2.5)),
     KernelCase(Matern(0.8, nu=0.7), sk.Matern(0.8, nu=0.7)),
     KernelCase(Matern(ARD, nu=3.3), sk.Matern(ARD, nu=3.3)),
+    KernelCase(Matern(0.8, nu=1.0), sk.Matern(0.8, nu=1.0)),
+    KernelCase(Matern(ARD, nu=3.0), sk.Matern(ARD, nu=3.0)),
+    KernelCase(Matern(0.8, nu=5.0), sk.Matern(0.8, nu=5.0)),
+    KernelCase(RBF(1.3) + Linear(0.7)),
+    KernelCase(Linear(0.7) * (Linear(2.0) + 0.5)),
     KernelCase(Linear(0.7)),
     KernelCase(Constant(2.5), sk.ConstantKernel(2.5)),
     KernelCase(White(0.4), sk.WhiteKernel(0.4), own=0.4),
@@ -205,3 +210,10 @@ def test_square_exponential_by_its_shape_is_the_same_kernel(rng):
     kernel = RBF((0.5, 2.0, 7.0))
     s = references.squared_distances(X, Z, np.array([0.5, 2.0, 7.0]))
     assert_allclose(kernel._shape(s), kernel(X, Z), rtol=1e-10)
+
+
+def test_rows_are_compared_in_units_of_length_scales_where_there_are_such():
+    spread = np.array([1.0, 2.0, 3.0])
+    assert_array_equal(RBF().units(spread), spread)
+    assert_array_equal(RBF(0.5).units(spread), [0.5, 0.5, 0.5])
+    assert_array_equal((2.0 * Matern(ARD) + Linear()).units(spread), ARD)

@@ -13,6 +13,7 @@ from softmargin.links import (
     ProbitLink,
     _link_loss,
     fit_logistic_link,
+    log_losses,
     probabilities,
     settled,
 )
@@ -146,3 +147,9 @@ def test_the_sign_of_a_score_and_the_larger_probability_never_disagree(score):
 def test_ties_are_made_exact_and_nothing_else_moves():
     scores = np.array([-5e-324, 9e-16, -9e-16, 1.1e-15, -1.1e-15, 0.3])
     assert settled(scores).tolist() == [0, 0, 0, 1.1e-15, -1.1e-15, 0.3]
+
+
+def test_log_losses_are_those_of_the_probabilities_of_two_classes():
+    score, y = np.array([-3.0, 0.2, 4.0, 1.0]), np.array([-1.0, -1.0, 1.0, -1.0])
+    chances = probabilities(score)[np.arange(4), (y > 0).astype(int)]
+    assert_allclose(log_losses(score, y), -np.log(chances), rtol=1e-12)
