@@ -40,6 +40,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "hinge, .5 (default)": {**SELECT, "rho": 0.5},
     "hinge, .1": {**SELECT, "rho": 0.1},
     "hinge, learned": {**SELECT, "rho": "learned"},
+    "logistic, .5": {**SELECT, "rho": 0.5, "loss": "logistic"},
     "logistic, .1": {**SELECT, "rho": 0.1, "loss": "logistic"},
     "logistic, learned": {**SELECT, "rho": "learned", "loss": "logistic"},
     "hinge, ridge": {"prior": "ridge"},
@@ -147,10 +148,9 @@ def print_shares(found: Found, added: list[int]) -> None:
         away = values[:, 2] - compared(found, n)
         mean, of_own = values.mean(axis=0), float(np.mean(values[:, 1] / own))
         cells = [f"{mean[0]:.2f}", f"{of_own:.2f}", f"{mean[2]:.4f}", f"{away.mean():+.4f} +- {error_of(away):.4f}"]
-        rows.append([n, len(values), way, *cells, f"{mean[3]:.2f}"])
-    print_table(
-        ["added", "tables", "share", "noise kept", "own kept", "log loss", "less that of .5", "stability"], rows
-    )
+        rows.append([n, len(values), way, *cells, f"{mean[5]:.3f}", f"{mean[4]:.3f}", f"{mean[3]:.2f}"])
+    header = ["noise kept", "own kept", "log loss", "less that of .5", "forecast of it", "error", "stability"]
+    print_table(["added", "tables", "share", *header], rows)
     print()
 
 
