@@ -15,6 +15,7 @@ from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.store import StoreError
 from softmargin.tables import TableClassifier, TableEncoder, read_table, write_table
 from softmargin.tables.tidier import TableTidier
+from softmargin.uncertainty import entropy, mutual_information, variation_ratio
 
 
 def column_of(values, **options):
@@ -439,6 +440,57 @@ def test_weights_reach_the_model(visits):
     weighted = TableClassifier(BayesianLinearSVC()).fit(known, "ill", sample_weight=times)
     repeated = TableClassifier(BayesianLinearSVC()).fit(known.iloc[np.repeat(np.arange(len(known)), times)], "ill")
     assert_allclose(weighted.predict_proba(known), repeated.predict_proba(known), atol=1e-6)
+
+
+def test_weights_by_the_name_of_their_column(visits):
+    times = np.arange(len(visits)) % 3
+    by_name = TableClassifier(BayesianLinearSVC()).fit(visits.assign(times=times), "ill", sample_weight="times")
+    given = TableClassifier(BayesianLinearSVC()).fit(visits, "ill", sample_weight=times)
+    assert (by_name.weight_, given.weight_) == ("times", None)
+    assert_array_equal(by_name.predict_proba(visits.assign(times=0)), given.predict_proba(visits))
+    assert_array_equal(by_name.predict_proba(visits), given.predict_proba(visits))
+    with pytest.raises(ValueError, match="no column 'time'; did you mean"):
+        TableClassifier().fit(visits.assign(times=times), "ill", sample_weight="time")
+
+
+def test_rows_without_weight_decide_nothing(visits, tmp_path):
+    strange = visits.assign(city="Atlantis", age=1e6)
+    both, counts = pd.concat([visits, strange], ignore_index=True), np.repeat([1.0, 0.0], len(visits))
+    plain = TableClassifier(BayesianLinearSVC()).fit(visits, "ill")
+    weighted = TableClassifier(BayesianLinearSVC()).fit(both, "ill", sample_weight=counts)
+    assert weighted.encoder_.describe().equals(plain.encoder_.describe())
+    both.assign(counts=counts).to_parquet(tmp_path / "both.parquet", index=False)
+    from_file = TableClassifier(BayesianLinearSVC()).fit(tmp_path / "both.parquet", "ill", sample_weight="counts")
+    assert from_file.encoder_.describe().equals(plain.encoder_.describe())
+    assert from_file.weight_ == "counts"
+
+
+def test_labels_may_be_those_of_the_formula(visits):
+    named = TableClassifier(BayesianMixedSVC("ill ~ age + city + (1 | clinic)")).fit(visits)
+    given = TableClassifier(clone(MODELS["mixed"])).fit(visits, "ill")
+    assert named.target_ == "ill"
+    assert_allclose(named.predict_proba(visits.drop(columns="ill")), given.predict_proba(visits), atol=1e-12)
+
+
+def test_truth_values_beside_gaps_that_were_left_out(visits):
+    labels = pd.Series([*(visits["ill"][1:] == "yes"), None], dtype=object)
+    frame = visits.assign(ill=labels)[:-1]
+    assert TableClassifier(BayesianLinearSVC()).fit(frame, "ill").classes_.dtype == bool
+
+
+def test_what_the_model_knows_can_be_asked_of_the_table_s(visits):
+    model = TableClassifier(BayesianSVC(random_state=0, n_jobs=1))
+    assert not any(hasattr(model, name) for name in ("link_", "loo_log_loss_"))
+    model.fit(visits, "ill")
+    rows = model.encode(visits)
+    assert model.link_ is model.classifier_.link_
+    assert model.loo_log_loss_ == model.classifier_.loo_log_loss_
+    for measure in (mutual_information, variation_ratio, entropy):
+        assert_array_equal(measure(model, visits), measure(model.classifier_, rows))
+    draws = model.sample_latent(visits[:3], 5, random_state=0)
+    assert_array_equal(draws, model.classifier_.sample_latent(rows[:3], 5, random_state=0))
+    other = TableClassifier(clone(MODELS["other"])).fit(visits, "ill")
+    assert not any(hasattr(other, name) for name in ("link_", "loo_log_loss_", "sample_latent"))
 
 
 def test_labels_that_are_missing_or_not_there(visits):

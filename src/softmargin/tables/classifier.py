@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..chunks import source_of
+from ..design.formula import read
 from ..estimators import BayesianMixedSVC, BayesianSVC
 from ..validation import meant
 from .encoder import TableEncoder
@@ -49,10 +51,17 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     classes_ : array of the classes
     encoder_ : the fitted encoder; ``encoder_.describe()`` says what became of each column
     classifier_ : the fitted model
-    target_ : str or None
-        The name of the column of labels, if it was given by name.  Predictions pass it by.
+    target_, weight_ : str or None
+        The names of the columns of labels and of weights, if they were given by name.  Predictions pass them by.
     n_features_in_ : int
     feature_names_in_ : array of the names of the columns, where they have names
+
+    Notes
+    -----
+    Frames to predict have the columns of ``fit`` in their order, and the labels and weights may stay among them; other
+    columns, or another order, are an error, as everywhere in scikit-learn.
+
+    ``link_``, ``loo_log_loss_`` and ``n_jobs`` are those of ``classifier_``, if it has them.
 
     Examples
     --------
@@ -80,8 +89,10 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             Rows to learn from.  Of files and other sources (`softmargin.chunks`) a sample decides what becomes of the
             columns, and batches are encoded as they are read: the table need not fit in memory.
         y : sequence of n_rows labels, or the name of a column of ``X``
-        sample_weight : sequence of n_rows weights, or the name of a column of files, optional
-            A row of weight k counts as k copies of it.
+            By default the column on the left of the classifier's formula, if there is one.
+        sample_weight : sequence of n_rows weights, or the name of a column of ``X``, optional
+            To the classifier, a row of weight k is k copies of it.  The encoder counts every row once when it looks for
+            medians and rare levels, but passes by those of weight 0.
 
         Returns
         -------
@@ -89,16 +100,21 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         classifier: Any = clone(self.classifier) if self.classifier is not None else BayesianSVC()
         encoder: Any = clone(self.encoder) if self.encoder is not None else encoder_for(classifier)
+        if y is None and (isinstance(X, str | PathLike) or frame_of(X) is not None):
+            y = _response(classifier)
         source = None if isinstance(X, np.memmap) else source_of(X, y, sample_weight)
         target = getattr(source, "target", y if isinstance(y, str) else None)
+        weight = getattr(source, "weight", sample_weight)
         if source is not None:
             encoder.fit(representative(source))
             classifier.fit(Encoded(source, encoder))
         else:
-            X, y = (X, y) if target is None else _without(X, target)
-            rows = _named(encoder, encoder.fit_transform(X), X)
+            X, y = (X, y) if target is None else _without(X, target, "y")
+            X, sample_weight = _without(X, weight, "sample_weight") if isinstance(weight, str) else (X, weight)
+            rows = _named(encoder, encoder.fit(_counted(X, sample_weight)).transform(X), X)
             classifier.fit(rows, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-        self.target_, self.encoder_, self.classifier_ = target, encoder, classifier
+        self.target_, self.weight_ = target, weight if isinstance(weight, str) else None
+        self.encoder_, self.classifier_ = encoder, classifier
         self.classes_, self.n_features_in_ = classifier.classes_, encoder.n_features_in_
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
@@ -113,8 +129,8 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if source is not None:
             return Encoded(by_columns(source, getattr(self, "feature_names_in_", None)), self.encoder_)
         frame = frame_of(X)
-        if frame is not None and self.target_ in frame.columns:
-            X = frame.drop(columns=self.target_)
+        if frame is not None and {self.target_, self.weight_} & set(frame.columns):
+            X = frame.drop(columns=[self.target_, self.weight_], errors="ignore")
         return _named(self.encoder_, self.encoder_.transform(X), X)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -135,6 +151,26 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The mean and variance of the latent value of each row."""
         return self._inner.latent_mean_and_variance(self.encode(X))
+
+    @_inner_has("sample_latent")
+    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Joint draws of the latent values of the rows, the last axis; before it classes, if more than two."""
+        return self._inner.sample_latent(self.encode(X), n_samples, random_state)
+
+    @property
+    def link_(self) -> Any:
+        """What makes probabilities of latent values."""
+        return self.classifier_.link_
+
+    @property
+    def loo_log_loss_(self) -> Any:
+        """The leave-one-out log loss on the rows of ``fit``."""
+        return self.classifier_.loo_log_loss_
+
+    @property
+    def n_jobs(self) -> Any:
+        """Threads of the classifier."""
+        return (self.classifier_ if hasattr(self, "classifier_") else self.classifier).n_jobs
 
     def save(self, path: Any) -> None:
         """Writes encoder and model to one file, which `softmargin.load` reads."""
@@ -175,16 +211,32 @@ def _named(encoder: Any, rows: Any, given: Any) -> Any:
     return pandas().DataFrame(rows, columns=encoder.get_feature_names_out(), index=index)
 
 
-def _without(X: Any, target: str) -> tuple[Any, Any]:
-    """The other columns, and that of the labels."""
+def _response(classifier: Any) -> str | None:
+    """The column on the left of a model's formula."""
+    formula = getattr(classifier, "formula", None)
+    return read(formula).response if isinstance(formula, str) else None
+
+
+def _without(X: Any, name: str, parameter: str) -> tuple[Any, Any]:
+    """The other columns, and that of the labels or weights."""
     frame = frame_of(X)
     if frame is None:
-        raise ValueError(f"y={target!r} names a column, but X is no frame.")
-    if target not in frame.columns:
-        raise ValueError(f"There is no column {target!r}; {meant(target, map(str, frame.columns))}")
-    n_missing = int(frame[target].isna().sum())
+        raise ValueError(f"{parameter}={name!r} names a column, but X is no frame.")
+    if name not in frame.columns:
+        raise ValueError(f"There is no column {name!r}; {meant(name, map(str, frame.columns))}")
+    n_missing = int(frame[name].isna().sum())
     if n_missing:
         raise ValueError(
-            f"Column {target!r} is missing in {n_missing:,} rows: leave those out, nothing can be learned there."
+            f"Column {name!r} is missing in {n_missing:,} rows: leave those out, nothing can be learned there."
         )
-    return frame.drop(columns=target), frame[target].to_numpy()
+    # Where gaps were left out, truth values are still objects.
+    return frame.drop(columns=name), frame[name].infer_objects().to_numpy()
+
+
+def _counted(X: Any, weight: Any) -> Any:
+    """The rows that count at all."""
+    counts = np.asarray(weight) != 0
+    if weight is None or counts.shape != (_num_samples(X),) or counts.all() or not counts.any():
+        return X  # and what is wrong with weights the classifier tells
+    frame = frame_of(X)
+    return _safe_indexing(X if frame is None else frame, np.flatnonzero(counts))

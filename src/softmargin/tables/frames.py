@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
 
@@ -85,7 +86,9 @@ def _plain(frame: Any) -> Any:
 
 def _refuse_lists(frame: Any) -> None:
     is_list = pandas().api.types.is_list_like
-    for name in frame.columns[frame.dtypes == object]:
+    for name, dtype in frame.dtypes.items():
+        if not isinstance(dtype, np.dtype) or dtype.kind != "O":
+            continue
         lists = frame[name].map(is_list)
         if lists.any():
             raise ValueError(

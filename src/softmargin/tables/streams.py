@@ -38,15 +38,17 @@ def representative(source: Source, n_rows: int = MOST_ROWS) -> Any:
     """
     kept, first = [], 0
     for item in source.items():
-        frame = source.unpack(item, frames=True).X
+        batch = source.unpack(item, frames=True)
+        frame = batch.X
         if not hasattr(frame, "columns"):
             raise ValueError(
                 f"A table has columns with names, and this source has rows of type {type(frame).__name__}: pass "
                 f"frames, or the model itself such arrays."
             )
         key = keys(np.arange(first, first + len(frame)))
-        kept.append((frame, key))
         first += len(frame)
+        counts = slice(None) if batch.weight is None else np.asarray(batch.weight) != 0
+        kept.append((frame[counts], key[counts]))
         if sum(len(part) for _, part in kept) > 2 * n_rows:
             kept = [_smallest(kept, n_rows)]
     if not first:
