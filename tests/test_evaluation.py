@@ -69,12 +69,14 @@ def test_classes_may_come_in_any_order():
 
 
 def test_intervals_have_the_width_of_the_sampling_distribution():
-    """An error is a binomial share: of 400 rows its interval is 2 x 1.96 sd wide, to the noise of 2,000 draws (3 %)."""
+    """Of an error, a binomial share, 2 x 1.96 sd; of a mean of losses too, to the noise of the draws (3 %)."""
     y, proba, _ = binary()
-    error = evaluate(y, proba, classes=[False, True], n_bootstrap=2000)["error"]
+    found = evaluate(y, proba, classes=[False, True], n_bootstrap=2000)
+    error, loss, losses = found["error"], found["log_loss"], log_losses(y, proba, [False, True])
     width = 2 * 1.96 * np.sqrt(error.value * (1 - error.value) / len(y))
-    assert error.high - error.low == pytest.approx(width, rel=0.1)
+    assert error.high - error.low == pytest.approx(width, rel=0.05)
     assert error.low < error.value < error.high
+    assert loss.high - loss.low == pytest.approx(2 * 1.96 * losses.std() / np.sqrt(len(y)), rel=0.1)
 
 
 def test_intervals_of_the_area_agree_with_delong():
@@ -85,6 +87,42 @@ def test_intervals_of_the_area_agree_with_delong():
     wins = (hits[:, None] > misses) + 0.5 * (hits[:, None] == misses)
     variance = wins.mean(axis=1).var(ddof=1) / len(hits) + wins.mean(axis=0).var(ddof=1) / len(misses)
     assert area.high - area.low == pytest.approx(2 * 1.96 * np.sqrt(variance), rel=0.1)
+
+
+def test_rows_without_mistakes_do_not_promise_that_there_are_none():
+    proba = np.tile([[0.9, 0.1], [0.1, 0.9]], (30, 1))
+    found = evaluate(np.tile([0, 1], 30), proba, classes=[0, 1], n_bootstrap=50)
+    assert (found["error"].value, found["error"].low) == (0.0, 0.0)
+    assert found["error"].high == pytest.approx(0.06, abs=0.005)  # Wilson: z^2 / (n + z^2)
+    assert found["balanced_error"].high > found["error"].high  # thirty rows of a class say less than sixty
+    assert found["auc"].low == pytest.approx(1 - found["balanced_error"].high)
+
+
+def test_a_rare_class_is_in_every_draw_of_what_classes_have_in_common():
+    y = np.repeat([0, 1, 2], [30, 29, 5])
+    said = np.where(y == 2, 0, y)
+    said[[1, 35]] = [1, 0]
+    proba = np.full((64, 3), 0.1) + 0.7 * np.eye(3)[said]
+    found = evaluate(y, proba, classes=range(3), n_bootstrap=300)["balanced_error"]
+    assert found.value == pytest.approx((1 / 30 + 1 / 29 + 1) / 3)
+    assert found.low >= 1 / 3 - 1e-12  # the third class is there, and wrong, in every draw
+
+
+def test_a_class_of_one_row_says_next_to_nothing():
+    y = np.repeat([0, 1, 2], [30, 29, 1])
+    proba = np.full((60, 3), 0.1) + 0.7 * np.eye(3)[np.where(y == 2, 0, y)]
+    found = evaluate(y, proba, classes=range(3), n_bootstrap=50)["balanced_error"]
+    assert found.value == pytest.approx(1 / 3)
+    assert found.high - found.low > 0.8
+
+
+def test_intervals_know_rows_from_weights():
+    y, proba, _ = binary()
+    plain, heavy = (
+        evaluate(y, proba, classes=[False, True], sample_weight=w * np.ones(400), n_bootstrap=20) for w in (1, 1000)
+    )
+    for name in MEASURES:
+        np.testing.assert_allclose(plain[name], heavy[name], rtol=1e-9)
 
 
 def test_what_is_undefined_is_nan_and_null():
@@ -116,6 +154,7 @@ def test_the_same_seed_gives_the_same_intervals():
         ({"y": [0]}, "inconsistent numbers"),
         ({"proba": [[0.5, 0.5, 0.0]] * 2}, "a column for each of 2 classes"),
         ({"proba": [[np.nan, 0.5]] * 2}, "between 0 and 1"),
+        ({"proba": [[0.9, 0.9]] * 2}, "add up to 1"),
         ({"sample_weight": [0.0, 0.0]}, "All weights are zero"),
         ({"sample_weight": [1.0, -1.0]}, "weight"),
         ({"level": 1.0}, "level must lie between 0 and 1"),

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from .metrics import equal_width_bins
+from .metrics import equal_width_bins, wilson_interval
 from .validation import check_weights, positive_integer
 
 __all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate", "log_losses"]
@@ -92,10 +92,11 @@ def evaluate(
                         (`softmargin.metrics.expected_calibration_error`), or of the most probable of more than two
     ==================  ========================================================================================
 
-    Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  They
-    say how much these rows may mislead, not how much another training set would change the model.  Rows are taken to
-    be independent: intervals for repeated measurements of few patients are too narrow.  That of ``ece``, which noise
-    can only raise, lies too high.
+    Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  For
+    ``balanced_error`` and ``auc`` they are drawn class by class.  That of ``error`` is Wilson's, as are those that
+    would have no width, where all rows are right or all are wrong.  They say how much these rows may mislead, not how
+    much another training set would change the model.  Rows are taken to be independent: intervals for repeated
+    measurements of few patients are too narrow.  That of ``ece``, which noise can only raise, lies too high.
 
     Parameters
     ----------
@@ -131,13 +132,43 @@ def evaluate(
     rows, weight = _Rows.of(y_true, proba, np.asarray(classes)), check_weights(sample_weight, len(np.asarray(proba)))
     if not weight.any():
         raise ValueError("All weights are zero: at least one row needs a positive weight.")
-    whole, rng, n = rows.measures(weight), check_random_state(random_state), len(weight)
-    drawn = np.array(
-        [rows.measures(weight * np.bincount(rng.randint(n, size=n), minlength=n)) for _ in range(n_bootstrap)]
-    )
-    ends = [_ends(column, level) for column in drawn.T]
-    measures = {name: Estimate(float(value), *end) for name, value, end in zip(MEASURES, whole, ends, strict=True)}
-    return Evaluation(measures, n, n_bootstrap, level)
+    n, drawn = len(weight), _draws(rows, weight, n_bootstrap, check_random_state(random_state))
+    ends = {name: _ends(values, level) for name, values in drawn.items()}
+    whole = rows.measures(weight) | rows.of_classes(weight)
+    ends["error"] = _share_of(whole["error"], weight, level)
+    fewest = min((weight[rows.codes == k] for k in np.unique(rows.codes[weight > 0])), key=_as_many_rows)
+    for name in ("balanced_error", "auc"):
+        if ends[name][0] == ends[name][1]:  # all rows are right, or none is
+            ends[name] = _share_of(whole[name], fewest, level)
+    return Evaluation({name: Estimate(float(whole[name]), *ends[name]) for name in MEASURES}, n, n_bootstrap, level)
+
+
+def _draws(rows: _Rows, weight: np.ndarray, n_draws: int, rng: np.random.RandomState) -> dict[str, np.ndarray]:
+    """Measures of rows that are drawn anew: from all of them or, where classes are compared, from each class."""
+    n, places = len(weight), [np.flatnonzero(rows.codes == k) for k in np.unique(rows.codes)]
+    found: list[dict[str, float]] = []
+    for _ in range(n_draws):
+        within = np.concatenate([own[rng.randint(len(own), size=len(own))] for own in places])
+        anywhere = rng.randint(n, size=n)
+        found.append(rows.measures(_counted(weight, anywhere)) | rows.of_classes(_counted(weight, within)))
+    return {name: np.array([one[name] for one in found]) for name in MEASURES}
+
+
+def _counted(weight: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return weight * np.bincount(places, minlength=len(weight))
+
+
+def _as_many_rows(weight: np.ndarray) -> float:
+    """How many rows of equal weight say as much."""
+    return float(weight.sum() ** 2 / np.sum(weight**2)) if weight.any() else np.inf
+
+
+def _share_of(value: float, weight: np.ndarray, level: float) -> tuple[float, float]:
+    """The interval of a share of rows."""
+    if np.isnan(value):
+        return np.nan, np.nan
+    low, high = wilson_interval(np.clip(value, 0.0, 1.0), _as_many_rows(weight), level)
+    return float(low), float(high)
 
 
 def log_losses(y_true: Any, proba: Any, classes: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -178,8 +209,8 @@ class _Rows(NamedTuple):
         if p.ndim != 2 or p.shape[1] != len(classes):
             raise ValueError(f"proba must have a column for each of {len(classes)} classes, got shape {p.shape}.")
         check_consistent_length(y, p)
-        if not np.all((p >= 0) & (p <= 1)):  # also false for NaN
-            raise ValueError("proba must hold numbers between 0 and 1.")
+        if not np.all((p >= 0) & (p <= 1)) or not np.allclose(p.sum(axis=1), 1.0, atol=1e-6):  # also false for NaN
+            raise ValueError("proba must hold numbers between 0 and 1 that add up to 1 in each row.")
         codes, n = _codes(y, classes), len(y)
         predicted, own = p.argmax(axis=1), p[np.arange(n), codes]
         wrong = (predicted != codes).astype(float)
@@ -193,20 +224,23 @@ class _Rows(NamedTuple):
         areas = [_area(p[:, k], codes == k) for k in columns]
         return cls(codes, len(classes), wrong, log_loss, brier, equal_width_bins(stated, _N_BINS), came - stated, areas)
 
-    def measures(self, weight: np.ndarray) -> list[float]:
-        """All measures, in the order of `MEASURES`, with other weights of the rows."""
-        total = weight.sum()
+    def measures(self, weight: np.ndarray) -> dict[str, float]:
+        """Means over rows, with other weights of these; NaN if they have none."""
+        total = weight.sum() or np.nan
+        return {
+            "error": float(weight @ self.wrong / total),
+            "log_loss": float(weight @ self.log_loss / total),
+            "brier": float(weight @ self.brier / total),
+            "ece": float(np.abs(np.bincount(self.bins, weight * self.gap)).sum() / total),
+        }
+
+    def of_classes(self, weight: np.ndarray) -> dict[str, float]:
+        """Means over classes."""
         of_class = np.bincount(self.codes, weight, self.n_classes)
         wrong_of_class = np.bincount(self.codes, weight * self.wrong, self.n_classes)
         seen = of_class > 0
-        return [
-            wrong_of_class.sum() / total,
-            float(np.mean(wrong_of_class[seen] / of_class[seen])),
-            _mean_of_defined([area(weight) for area in self.areas]),
-            weight @ self.log_loss / total,
-            weight @ self.brier / total,
-            np.abs(np.bincount(self.bins, weight * self.gap)).sum() / total,
-        ]
+        balanced = float(np.mean(wrong_of_class[seen] / of_class[seen])) if seen.any() else np.nan
+        return {"balanced_error": balanced, "auc": _mean_of_defined([area(weight) for area in self.areas])}
 
 
 def _mean_of_defined(values: list[float]) -> float:

@@ -108,7 +108,7 @@ def reliability_curve(
     pos_label: Any = None,
     classes: Any = None,
 ) -> ReliabilityCurve:
-    """How often a class came true among rows that were given about the same probability of it.
+    r"""How often a class came true among rows that were given about the same probability of it.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def reliability_curve(
     level : float
         Of the intervals, which are Wilson's: pointwise, and fit for bins of a few rows.
     sample_weight : sequence of n weights, optional
-        A row of weight k counts as k copies of it, in the intervals too.
+        A row of weight k counts k times.  Intervals are those of as many rows as would say as much,
+        :math:`(\sum w)^2 / \sum w^2` in a bin: weights that are all alike leave them as they are.
     pos_label, classes
         As in `expected_calibration_error`.
 
@@ -152,7 +153,8 @@ def reliability_curve(
     given, hits = (np.bincount(bins, weight * part, len(edges) - 1)[used] / n[used] for part in (p, outcome))
     # Sums of weights may leave a share by 1e-16 outside of what shares can be.
     hits = np.clip(hits, 0.0, 1.0)
-    low, high = wilson_interval(hits, n[used], level)
+    rows = n[used] ** 2 / np.bincount(bins, weight**2, len(edges) - 1)[used]
+    low, high = wilson_interval(hits, rows, level)
     return ReliabilityCurve(given, hits, low, high, n[used], edges[:-1][used], edges[1:][used])
 
 
