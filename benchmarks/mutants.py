@@ -158,7 +158,7 @@ class Seen(NamedTuple):
 
 
 class Kept:
-    """What is known of tests, and of mutants that some of them killed, while the files in question stay as they are."""
+    """What is known of tests, and of mutants whose fate is settled, while the files in question stay as they are."""
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.sources = path, {file: source(file) for file in files_in_order()}
@@ -172,8 +172,9 @@ class Kept:
         self.verdicts = {key: verdict for key, verdict in verdicts.items() if key.split(" ")[0] in same}
 
     def keep(self, mutant: Mutant, verdict: tuple[str, str]) -> None:
-        """Tests are added, and what was killed stays so; what was not may yet be."""
-        if verdict[0] in (KILLED, ENDLESS) and mutant.key not in self.verdicts:
+        """Tests are added, and what was killed stays so; what was not, without a reason, may yet be."""
+        settled = verdict[0] in (KILLED, ENDLESS) or (verdict[0] == SURVIVED and mutant.key in JUSTIFIED)
+        if settled and mutant.key not in self.verdicts:
             self.verdicts[mutant.key] = verdict
             if len(self.verdicts) % 20 == 0:
                 self.save()
