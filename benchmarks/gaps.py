@@ -16,6 +16,9 @@ spread, and log losses.  "no w V" leaves the covariances of missing entries out 
 
 Target: the default's mean log loss within .002 of the best way to model gaps, and no worse than mean imputation.
 
+It does not hold: the hinge, no likelihood, lets labels fill gaps with what suits them, and draws of its posterior lose
+about as much; both forms of the logistic loss, of which Jaakkola and Jordan's is a bound with gaps too, are ahead.
+
     python benchmarks/gaps.py --data PATH [--quick]
 """
 
