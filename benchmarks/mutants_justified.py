@@ -64,6 +64,7 @@ JUSTIFIED: dict[str, str] = {
     "steps.py Ascender._begun: _NEAR if self._nearly_newton else np.inf -> np.inf if self._nearly_newton else _NEAR": (
         "how soon steps are combined or grow again: another way to the same end"
     ),
+    "steps.py Ascender._step: 0 -> 1": "where classes part steps are nearly Newton's, and the next one alone tells",
     "steps.py _Climb.__init__: 1 -> 2": ("how soon steps are combined or grow again: another way to the same end"),
     "steps.py _Climb.__init__: 1 -> 2 (#2)": ("how soon steps are combined or grow again: another way to the same end"),
     "steps.py _Climb.__init__: 0 -> 1 (#4)": (

@@ -19,13 +19,15 @@ from softmargin.likelihoods import (
     Hinge,
     JaakkolaJordan,
     Logistic,
+    OneVersusRest,
     Probit,
     Quadrature,
+    Softmax,
     Taylor,
 )
 from softmargin.monitor import Monitor
 from softmargin.priors import Classwise, Ridge, VarianceComponents
-from softmargin.rows import InducingRows, LinearRows
+from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
 from softmargin.steps import Ascender, Natural, Point, blend, extrapolate
 
 BOUNDS = [Hinge(), AugmentedHinge(), JaakkolaJordan(), Quadrature(Logistic()), Quadrature(Probit()), Gaussian(0.7)]
@@ -367,3 +369,47 @@ def test_a_rejected_step_and_a_parting_begin_anew():
     climb.part("apart", 0.5)
     assert climb.point.stats == "apart"
     assert not climb.parts
+
+
+def test_classes_part_only_after_steps_that_are_too_short(monkeypatch):
+    problem = linear_problem(Hinge())
+    point = Point(Natural(0.0, 0.0), None, None, 0.0)
+    for stats_apart, apart, parts in ((problem.stats, 0, True), (problem.stats, 1, False), (None, 0, False)):
+        ascent, climb = ascender(problem, stats_apart=stats_apart), steps._Climb(point, 5, np.inf)
+        climb.apart = apart
+        history = []
+        for _ in range(3):  # to steps of a half, a quarter, an eighth
+            ascent._reject(climb, extrapolated=False)
+            history.append(climb.parts)
+        assert history == [False, False, parts]
+
+
+@pytest.mark.parametrize(("likelihood", "may_part"), [(Softmax(), True), (OneVersusRest(), False)], ids=repr)
+def test_classes_that_go_together_may_part(likelihood, may_part, monkeypatch, rng):
+    X, y = rng.normal(size=(30, 2)), rng.integers(0, 3, size=30).astype(float)
+    rows, prior = ClasswiseRows(LinearRows(np.zeros(2), np.ones(2)), 3), Classwise.alike(Ridge.isotropic(3), 3)
+    problem = Problem(Table(X, y, np.ones(30), 64), rows, likelihood, prior)
+    given = {}
+
+    def watched(*args, **options):
+        given.update(options)
+        return Ascender(*args, **options)
+
+    monkeypatch.setattr(steps, "Ascender", watched)
+    steps.ascend(problem, tol=1e-3, max_passes=3)
+    assert given["stats_apart"] == (problem.stats if may_part else None)
+
+
+@pytest.mark.parametrize(("steps_apart", "by_itself"), [(0, False), (1, False), (2, True)])
+def test_the_last_step_apart_leads_to_where_classes_go_together(steps_apart, by_itself):
+    problem, passes = linear_problem(Hinge()), []
+
+    def watched(name):
+        return lambda belief: (passes.append(name), problem.stats(belief))[1]
+
+    ascent = ascender(problem, watched("together"), stats_apart=watched("apart"))
+    start = Natural(*problem.prior.start(problem.table.reference))
+    climb = steps._Climb(ascent._visit(start, None), 5, np.inf)
+    climb.apart = steps_apart
+    assert ascent._try(climb.point.towards_image(1.0), climb.point, climb) is not None
+    assert passes == ["together", "apart" if by_itself else "together"]
