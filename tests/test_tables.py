@@ -538,6 +538,41 @@ def test_a_single_column_has_no_separator(tmp_path):
     assert read_table(tmp_path / "t.csv")["abc"].tolist() == [1, 2]
 
 
+def test_gaps_and_spaces_in_texts(tmp_path):
+    entries = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?", " ? ", '" "', "None", "n/a", " no", "no ", "True"]
+    (tmp_path / "t.csv").write_text("a, b\n" + "".join(f"{i},{entry}\n" for i, entry in enumerate(entries)))
+    frame = read_table(tmp_path / "t.csv")
+    assert frame["b"].isna().tolist() == [True] * 10 + [False] * 5
+    assert frame["b"][10:].tolist() == ["None", "n/a", "no", "no", "True"]
+
+
+def test_truth_values_beside_gaps_are_read_as_such(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,True\n2,\n3,False\n")
+    assert read_table(tmp_path / "t.csv")["b"].dropna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a;b\n1,5;x\n-0,25;y\n", [1.5, -0.25]),
+        ("a;b\n1,500;x\n2,250;y\n", ["1,500", "2,250"]),  # which may be thousands
+        ("a;b\n1.5;1,5\n2.5;1,7\n", [1.5, 2.5]),  # points it is
+    ],
+)
+def test_commas_within_numbers(text, values, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    assert read_table(tmp_path / "t.csv")["a"].tolist() == values
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_encodings_that_are_marked(encoding, tmp_path):
+    mark = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+    (tmp_path / "t.csv").write_bytes((mark + "a;b\n1;é\n2;ü\n").encode(encoding))
+    frame = read_table(tmp_path / "t.csv")
+    assert frame.columns.tolist() == ["a", "b"]
+    assert frame["b"].tolist() == ["é", "ü"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
@@ -545,7 +580,7 @@ def test_a_single_column_has_no_separator(tmp_path):
         ("t.xlsx", b"", ValueError, "must end in one of .csv"),
         ("empty.csv", b"", ValueError, "is empty"),
         ("header.csv", b"a,b\n", ValueError, "holds no rows"),
-        ("latin.csv", "a,b\n1,é\n".encode("latin-1"), ValueError, "in UTF-8"),
+        ("latin.csv", "a,b\n1,é\n".encode("latin-1"), ValueError, "is not in UTF-8: save it as UTF-8"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3\n", ValueError, "cannot be read as a table"),
     ],
 )
@@ -585,6 +620,28 @@ def test_files_are_fitted_as_the_table_they_hold(name, visits, parts):
     assert_allclose(from_files.predict_proba(visits), in_memory.predict_proba(visits), atol=1e-6)
     assert_allclose(from_files.predict_proba(parts), from_files.predict_proba(visits), atol=1e-12)
     assert from_files.predict(parts).tolist() == from_files.predict(visits).tolist()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "separator", "decimal"),
+    [(".csv", ",", "."), (".csv", ";", ","), (".tsv", "\t", "."), (".txt", "|", ".")],
+)
+def test_texts_are_the_same_table_read_at_once_or_in_batches(suffix, separator, decimal, visits, tmp_path):
+    path = tmp_path / f"t{suffix}"
+    text = visits.assign(seen=visits["seen"].dt.strftime("%Y-%m-%d"))
+    text.to_csv(path, sep=separator, decimal=decimal, index=False, na_rep="?")
+    in_memory = TableClassifier(BayesianLinearSVC()).fit(read_table(path), "ill")
+    from_file = TableClassifier(BayesianLinearSVC()).fit(path, "ill")
+    assert in_memory.encoder_.describe()["kind"].tolist() == ["number", "category", "date", "category", "left out"]
+    assert from_file.encoder_.describe().equals(in_memory.encoder_.describe())
+    assert_allclose(from_file.predict_proba(path), in_memory.predict_proba(read_table(path)), atol=1e-6)
+
+
+def test_lists_in_files_are_named(visits, tmp_path):
+    visits.assign(many=[[1, 2]] * len(visits)).to_parquet(tmp_path / "t.parquet")
+    for table in (read_table(tmp_path / "t.parquet"), tmp_path / "t.parquet"):
+        with pytest.raises(ValueError, match=r"Column 'many' holds lists"):
+            TableClassifier().fit(table, "ill")
 
 
 def test_many_rows_decide_by_some_of_them(visits, parts):

@@ -1,13 +1,15 @@
-"""Files of rows: which of them are meant, of which kind they are, and what all of them agree on."""
+"""Files of rows: which of them are meant, of which kind they are, how texts are read, and what all of them agree on."""
 
 from __future__ import annotations
 
+import csv
 import glob
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +17,20 @@ from ..extras import needed
 from ..validation import meant
 
 #: Kinds of files, as `pyarrow.dataset` calls them, by their suffixes; these may be followed by one of the others.
-_KINDS = {
+KINDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".feather": "feather",
     ".arrow": "feather",
     ".ipc": "feather",
-    ".csv": "csv",
 }
+#: What stands for a missing entry in texts.
+GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+#: Characters of a text file by which its form is known, and what may separate its entries.
+LOOK, _SEPARATORS = 65_536, ",;\t|"
 _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 #: Files and folders whose names begin so are no part of a dataset.
 _HIDDEN = (".", "_")
@@ -74,8 +82,8 @@ def kind_of(files: Any) -> str:
     ('csv', 'feather', 'parquet')
     """
     names = [name for one in (files if isinstance(files, list) else [files]) for name in _names(one)]
-    suffixes = {suffix for suffix in map(_suffix, names) if suffix in _KINDS}
-    kinds = {_KINDS[suffix] for suffix in suffixes}
+    suffixes = {suffix for suffix in map(suffix_of, names) if suffix in KINDS}
+    kinds = {KINDS[suffix] for suffix in suffixes}
     if len(kinds) > 1:
         raise ValueError(
             f"The files are of several kinds ({', '.join(sorted(suffixes))}): choose one with a pattern, such as "
@@ -89,16 +97,67 @@ def _names(path: str) -> Iterator[str]:
     if not os.path.isdir(path):
         yield path
         return
-    for _, folders, names in os.walk(path):
-        folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
-        yield from (name for name in names if not name.startswith(_HIDDEN))
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
+        yield from (os.path.join(folder, name) for name in sorted(names) if not name.startswith(_HIDDEN))
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str | os.PathLike[str], packed: tuple[str, ...] = _PACKED) -> str:
+    """The suffix that says what a file is, before that of its packing.
+
+    >>> suffix_of("rows.CSV.gz"), suffix_of("rows")
+    ('.csv', '')
+    """
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
-    if len(suffixes) > 1 and suffixes[-1] in _PACKED:
+    if len(suffixes) > 1 and suffixes[-1] in packed:
         return suffixes[-2]
     return suffixes[-1] if suffixes else ""
+
+
+class TextForm(NamedTuple):
+    """How a text file writes its entries: what stands between them, and within numbers."""
+
+    separator: str = ","
+    decimal: str = "."
+
+
+def text_form(beginning: str, suffix: str) -> TextForm:
+    """The form of a text file, by its first lines; commas within numbers are known where they do not separate.
+
+    >>> text_form("a;b\\n1,5;2\\n0,25;3\\n", ".csv")
+    TextForm(separator=';', decimal=',')
+    """
+    lines = beginning.rpartition("\n")[0] or beginning
+    if suffix == ".tsv":
+        separator = "\t"
+    else:
+        try:
+            separator = csv.Sniffer().sniff(lines, _SEPARATORS).delimiter
+        except csv.Error:  # one column, or none
+            separator = ","
+    if separator != ";":
+        return TextForm(separator)
+    entries = [entry.strip(' "') for line in lines.splitlines()[1:] for entry in line.split(";")]
+    points = any(re.fullmatch(r"[-+]?\d*\.\d+", entry) for entry in entries)
+    # 1,234 may be a thousand and more; 1,5 is not.
+    commas = any(re.fullmatch(r"[-+]?\d*,(\d{1,2}|\d{4,})", entry) for entry in entries)
+    return TextForm(";", "," if commas and not points else ".")
+
+
+def text_format(files: Any) -> Any:
+    """How Arrow is to read text files, of which the first shows the form."""
+    options = needed("pyarrow.csv", "parquet", "Reading files")
+    first = next((name for one in (files if isinstance(files, list) else [files]) for name in _names(one)), "")
+    form = TextForm("\t" if suffix_of(first) == ".tsv" else ",")
+    if os.path.isfile(first):
+        with arrow().input_stream(first, compression="detect") as stream:
+            form = text_form(stream.read(LOOK).decode("utf-8", errors="replace"), suffix_of(first))
+    return arrow_dataset().CsvFileFormat(
+        parse_options=options.ParseOptions(delimiter=form.separator),
+        convert_options=options.ConvertOptions(
+            null_values=list(GAPS), strings_can_be_null=True, decimal_point=form.decimal
+        ),
+    )
 
 
 def index_columns(schema: Any) -> list[str]:

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from ..validation import meant
-from .files import agreed_schema, arrow, arrow_dataset, empty_entries, index_columns, kind_of, located, unreadable
+from .files import (
+    agreed_schema,
+    arrow,
+    arrow_dataset,
+    empty_entries,
+    index_columns,
+    kind_of,
+    located,
+    text_format,
+    unreadable,
+)
 from .sources import BATCH_ROWS, Batch
 
 #: Batches and files that are read ahead: Arrow's own choice takes gigabytes.
@@ -32,11 +42,14 @@ class Parquet:
         Most rows that are unpacked at once.
     format : str
         Of the files, as `pyarrow.dataset.dataset` calls it; by default their suffixes tell (``.parquet``, ``.feather``,
-        ``.arrow``, ``.ipc``, ``.csv``, ``.csv.gz``), and those without a known one are taken for Parquet.
+        ``.arrow``, ``.ipc``, ``.csv``, ``.tsv``, ``.txt``, ``.csv.gz``), and those without a known one are taken for
+        Parquet.
 
     Notes
     -----
     All files must have the columns that are read.  Where their types differ, numbers are read in the widest of them.
+    Texts are separated by commas, semicolons, tabs or bars, as the first file shows; the gaps in them are those of
+    `softmargin.tables.read_table`.
 
     Examples
     --------
@@ -100,7 +113,7 @@ class Parquet:
         if self._found_here:
             files = located(self.path)
             kind = kind_of(files) if self.format == "auto" else self.format
-            return dataset.dataset(files, format=kind, schema=self._schema)
+            return dataset.dataset(files, format=text_format(files) if kind == "csv" else kind, schema=self._schema)
         given, schema = self.path, self._schema
         as_given = schema is None or all(given.schema.field(field.name).type == field.type for field in schema)
         if as_given or not isinstance(given, dataset.FileSystemDataset):

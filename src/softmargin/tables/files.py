@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import csv
+import codecs
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..chunks.files import GAPS, KINDS, LOOK, suffix_of, text_form
 from ..extras import needed
 from ..validation import meant
 from .lazily import pandas
 
 __all__ = ["SUFFIXES", "read_table", "write_table"]
 
-_TEXT = {".csv": None, ".tsv": "\t", ".txt": None}
-_PARQUET, _ARROW = (".parquet", ".pq"), (".feather", ".arrow", ".ipc")
-SUFFIXES = (*_TEXT, *_PARQUET, *_ARROW)
+SUFFIXES = tuple(KINDS)
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
-#: Bytes of a text file in which its separator is looked for, and what it may be.
-_LOOK, _SEPARATORS = 65_536, ",;\t|"
 
 
 def read_table(path: str | PathLike[str]) -> Any:
@@ -28,8 +25,13 @@ def read_table(path: str | PathLike[str]) -> Any:
     ----------
     path : str or path
         A file of comma-, semicolon- or tab-separated values (``.csv``, ``.tsv``, ``.txt``, packed or not), of Parquet
-        (``.parquet``) or of Arrow (``.feather``, ``.arrow``, ``.ipc``).  In texts, an empty entry, ``NA`` and ``?`` are
-        gaps.
+        (``.parquet``) or of Arrow (``.feather``, ``.arrow``, ``.ipc``).
+
+    Notes
+    -----
+    Texts are in UTF-8, or in UTF-16 with a mark at the beginning.  Their gaps are empty entries, ``NA``, ``N/A``,
+    ``NaN``, ``nan``, ``null``, ``NULL`` and ``?``, and nothing else: ``None`` is a level.  Spaces around entries are no
+    part of them.  Between semicolons, 1,5 is a number.
 
     Returns
     -------
@@ -51,9 +53,9 @@ def read_table(path: str | PathLike[str]) -> Any:
     if not path.exists():
         raise FileNotFoundError(f"There is no file {str(path)!r}; {meant(path.name, _tables_beside(path))}")
     suffix = _suffix(path)
-    if suffix in _TEXT:
-        frame = _read_text(path, _TEXT[suffix])
-    elif suffix in _PARQUET:
+    if KINDS[suffix] == "csv":
+        frame = _read_text(path, suffix)
+    elif KINDS[suffix] == "parquet":
         frame = needed("pyarrow.parquet", "parquet", "A table in Parquet").read_table(path).to_pandas()
     else:
         frame = _read_arrow(path)
@@ -67,11 +69,11 @@ def write_table(frame: Any, path: str | PathLike[str]) -> None:
     """Writes a frame of pandas to a file of the kind that its suffix names."""
     path = Path(path)
     suffix = _suffix(path)
-    if suffix in _TEXT:
-        frame.to_csv(path, index=False, sep=_TEXT[suffix] or ",")
+    if KINDS[suffix] == "csv":
+        frame.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
         return
     needed("pyarrow", "parquet", f"A table in {suffix[1:]}")
-    (frame.to_parquet if suffix in _PARQUET else frame.reset_index(drop=True).to_feather)(path)
+    (frame.to_parquet if KINDS[suffix] == "parquet" else frame.reset_index(drop=True).to_feather)(path)
 
 
 def _tables_beside(path: Path) -> list[str]:
@@ -81,33 +83,58 @@ def _tables_beside(path: Path) -> list[str]:
 
 
 def _suffix(path: Path) -> str:
-    names = [suffix.lower() for suffix in path.suffixes]
-    suffix = names[-2] if len(names) > 1 and names[-1] in _PACKED else names[-1] if names else ""
+    suffix = suffix_of(path, _PACKED)
     if suffix not in SUFFIXES:
         raise ValueError(f"{str(path)!r} must end in one of {', '.join(SUFFIXES)} to say what kind of table it is.")
     return suffix
 
 
-def _read_text(path: Path, separator: str | None) -> Any:
+def _read_text(path: Path, suffix: str) -> Any:
     pd = pandas()
+    encoding = _encoding(path)
+    form = text_form(_beginning(path, encoding), suffix)
     try:
-        return pd.read_csv(path, sep=separator or _separator(path), na_values=["?"], low_memory=False)
+        frame = pd.read_csv(
+            path,
+            sep=form.separator,
+            decimal=form.decimal,
+            encoding=encoding,
+            keep_default_na=False,
+            na_values=list(GAPS),
+            skipinitialspace=True,
+            low_memory=False,
+        )
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{str(path)!r} is empty.") from error
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise ValueError(f"{str(path)!r} cannot be read as a table of separated values in UTF-8: {error}.") from error
+    except pd.errors.ParserError as error:
+        raise ValueError(f"{str(path)!r} cannot be read as a table of separated values: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not in UTF-8: save it as UTF-8 ({error}).") from error
+    return frame.apply(_stripped)
 
 
-def _separator(path: Path) -> str:
-    """What separates the entries of the first lines."""
+def _stripped(column: Any) -> Any:
+    """Texts without the spaces around them; what is a gap then is one."""
+    if column.dtype.kind != "O":  # whether they are called objects or strings
+        return column
+    texts = column.map(lambda entry: entry.strip() if isinstance(entry, str) else entry, na_action="ignore")
+    return texts.mask(texts.isin(GAPS))
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, or UTF-16 if the file says so in its first bytes."""
     from pandas.io.common import get_handle
 
-    with get_handle(path, "r", encoding="utf-8", errors="replace", compression="infer") as handle:
-        text = handle.handle.read(_LOOK)
-    try:
-        return csv.Sniffer().sniff(text.rpartition("\n")[0] or text, _SEPARATORS).delimiter
-    except csv.Error:  # one column, or none
-        return ","
+    with get_handle(path, "rb", compression="infer", is_text=False) as handle:
+        mark: Any = handle.handle.read(2)
+    return "utf-16" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
+def _beginning(path: Path, encoding: str) -> str:
+    from pandas.io.common import get_handle
+
+    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as handle:
+        return handle.handle.read(LOOK)
 
 
 def _read_arrow(path: Path) -> Any:
