@@ -67,6 +67,21 @@ def test_waves_are_flat_where_rows_are_far(inference, table):
     sound(BayesianKernelMachine(**settings), 1e-179 * X, y, new=np.array([[1e200, 0.0], [0.0, -1e300]]))
 
 
+def test_particles_take_a_batch_beyond_single_precision(table):
+    X, y = table
+    model = BayesianKernelMachine(n_frequencies=16, n_steps=20, n_particles=4, random_state=0)
+    with watched() as seen:
+        model.partial_fit(X[:15], y[:15], classes=[0, 1]).partial_fit(1e153 * X[15:], y[15:])
+        assert np.isfinite(model.predict_proba(1e153 * X)).all()
+    check_warnings([each for each in seen if issubclass(each.category, RuntimeWarning)])
+
+
+def test_groups_in_half_precision(table):
+    X, y = table
+    frame = pd.DataFrame({"a": X[:, 0], "ward": (np.arange(30) % 3).astype(np.float16)})
+    assert sound(BayesianMixedSVC(groups="ward"), frame, y).random_effects()["group"].tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("classifier", EVERY)
 def test_rows_that_are_far_in_units_of_small_columns(classifier, table):
     X, y = table

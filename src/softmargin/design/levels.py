@@ -31,7 +31,8 @@ class Levels(NamedTuple):
         """The labels of a complete column, sorted; whole numbers as integers, also if they came as floats."""
         if tables.is_numeric(values):
             labels = _distinct(values)
-            whole = labels.dtype.kind == "f" and np.all((labels == np.rint(labels)) & (abs(labels) < _EXACT_INTEGERS))
+            size = abs(labels.astype(np.float64))  # half precision does not know how far integers are exact
+            whole = labels.dtype.kind == "f" and np.all((labels == np.rint(labels)) & (size < _EXACT_INTEGERS))
             return cls(labels.astype(np.int64) if whole else labels)
         try:
             return cls(as_objects(_in_order(set(values.tolist()))))

@@ -84,7 +84,8 @@ class ParticleRows:
 
         Rows that are wider than the particles are narrowed here, once they lie about the centre.
         """
-        plain, X = like(X, theta), like(X - like(self._center, X), theta)
+        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+            plain, X = like(X, theta), like(X - like(self._center, X), theta)
         xp, n = namespace(X), theta.shape[0]
         waves = xp.empty((n, X.shape[0], self.rows.n_weights), dtype=X.dtype, device=device(X))
         scaled = []
