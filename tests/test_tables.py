@@ -1,6 +1,7 @@
 """Tables of anything: what becomes of columns, and models that take them."""
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -431,6 +432,26 @@ def test_a_file_whose_parts_do_not_belong_together_is_refused(visits, tmp_path):
     model.encoder_.plans_ = model.encoder_.plans_[1:]
     model.save(tmp_path / "model.sm")
     with pytest.raises(StoreError, match="encoder is not that of its model"):
+        softmargin.load(tmp_path / "model.sm")
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("age", {"fill": "abc"}),
+        ("age", {"fill": 1e308}),
+        ("age", {"fill": np.inf}),
+        ("seen", {"origin": "xx"}),
+        ("seen", {"origin": None}),
+        ("seen", {"fill": [0.0, 1.0]}),
+    ],
+)
+def test_a_file_whose_plans_make_no_numbers_is_refused(column, change, visits, tmp_path):
+    model = TableClassifier(BayesianSVC(random_state=0)).fit(visits, "ill")
+    plans = model.encoder_.plans_
+    model.encoder_.plans_ = tuple(replace(plan, **change) if plan.name == column else plan for plan in plans)
+    model.save(tmp_path / "model.sm")
+    with pytest.raises(StoreError, match="its encoder makes no numbers of a column"):
         softmargin.load(tmp_path / "model.sm")
 
 

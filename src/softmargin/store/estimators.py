@@ -17,12 +17,16 @@ from ..gaussian import Belief, ClassBelief, class_parts
 from ..links import probabilities, settled
 from ..rows import ClasswiseRows, beneath
 from ..tables import TableClassifier
+from ..tables.plans import Date, Number
+from ..tables.tidier import Name
 from .errors import StoreError
 
 #: What predictions go through, large and found again in no time.  In files it is what the model can be asked.
 _VIEW = "_view"
 #: The largest count of anything in a model.
 _LARGEST = 2**24
+#: The largest number that stands for a gap: squares of it are finite.
+_LARGEST_NUMBER = 1e150
 #: Counts of steps, which have no end.
 _STEPS = ("count",)
 _FITTED = ("belief_", "_seen_belief", "_dtype", "link_", "rows_", "draws_", "history_")
@@ -166,6 +170,24 @@ def _check_table(model: TableClassifier) -> None:
     fits = len(names) == inner.n_features_in_ if known is None else set(known) <= set(names)
     if not fits or not np.array_equal(model.classes_, inner.classes_):
         raise StoreError("its encoder is not that of its model; fit it again")
+    for plan in getattr(model.encoder_, "plans_", ()):
+        if not isinstance(plan, Name):
+            _ask_plan(plan)
+
+
+def _ask_plan(plan: Any) -> None:
+    """What a plan makes of a gap, and of an entry: numbers that a model can bear, one for each of its columns."""
+    problem = "its encoder makes no numbers of a column; fit the model again"
+    entry = "2000-01-01" if isinstance(plan, Date) else 0
+    try:
+        parts = [plan.numbers([None])]
+        if isinstance(plan, Date | Number):
+            parts.append(dataclasses.replace(plan, fill=None).numbers([entry]))  # which would hide what is lost
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise StoreError(problem) from error
+    wrong = any(part.shape != (1, len(plan.names)) or part.dtype.kind != "f" for part in parts)
+    if wrong or np.nanmax(np.abs(parts[0]), initial=0.0) > _LARGEST_NUMBER or np.isnan(parts[1:]).any():
+        raise StoreError(problem)
 
 
 def _check_arrow(belief: ArrowBelief, layout: Layout) -> None:
