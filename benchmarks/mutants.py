@@ -7,10 +7,13 @@ is set by a name (tolerances, limits) or by a default, and numbers so tiny or hu
 
 All tests of these parts are collected once, and run once to see which lines each of them reaches.  For each mutant the
 process forks, the function's code is replaced in memory (nothing on disk is touched), and the tests that reach the
-line run, quickest first, until one fails.  A test that no longer ends has noticed too.  `JUSTIFIED` says of those that
-survive why they are right as well.
+line run, quickest first, until one fails or six seconds of them have passed.  A test that no longer ends has noticed
+too.  `JUSTIFIED` says of those that survive why they are right as well.
 
-    python benchmarks/mutants.py [--module loo.py] [--sample 500] [--quick]
+The kept result is of ``--sample 800``.  With ``--keep FILE`` a later run asks only about mutants that are new, or that
+survived without a reason.
+
+    python benchmarks/mutants.py [--module loo.py] [--sample 800] [--keep FILE] [--quick]
 """
 
 from __future__ import annotations
@@ -210,7 +213,8 @@ class Judge:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         items, self._loaded = session.items, Loaded()
-        print(f"{len(self.mutants)} mutants, {len(items)} tests\n", flush=True)
+        of_all = sum(len(mutants_of(file)) for file in files_in_order())
+        print(f"{len(self.mutants)} of {of_all} mutants, {len(items)} tests\n", flush=True)
         self._survey_all(items)
         gc.freeze()
         for number, mutant in enumerate(self.mutants):
@@ -252,7 +256,7 @@ class Judge:
             return line if frame.f_code.co_filename in paths else None
 
         threading.settrace(call)
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in itertools.zip_longest(items, items[1:]):
             self._loaded.forget()
             lines.clear()
             start = time.perf_counter()
