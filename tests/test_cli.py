@@ -341,6 +341,9 @@ def test_compare_prints_all_models_on_one_table(visits):
         (["predict", "{model}", "{data}", "--out", "a.docx"], 2, "must end in"),
         (["evaluate", "{model}", "{data}", "--target", "sick"], 1, "no column 'sick'"),
         (["evaluate", "{model}", "{data}", "--target", "copies"], 1, "classes that the probabilities do not know"),
+        (["fit", "{data}", "--target", "ill", "--out", "{data}"], 2, "is the name of a table: models end in .sm"),
+        (["fit", "{data}", "--target", "ill", "--hold-out", "{data}"], 2, "is read by this very command"),
+        (["predict", "{model}", "{data}", "--out", "{data}"], 2, "is read by this very command"),
         (["compare", "{data}"], 2, "which column holds the labels?"),
         (["compare", "{data}", "--target", "ill", "--models", "magic"], 2, "'magic' is none of"),
         (["compare", "{data}", "--target", "ill", "--folds", "90"], 1, "fewer than there are folds"),
@@ -379,3 +382,31 @@ def test_a_reader_who_has_had_enough_is_no_error(model):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=env)
     assert done.stdout.startswith("predicted,")
     assert "Broken pipe" not in done.stderr
+
+
+def test_classes_that_a_model_knows_are_no_quantity(tmp_path):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(12), 30)
+    pd.DataFrame({"x": codes + 0.1 * rng.normal(size=360), "y": codes}).to_csv(tmp_path / "t.csv", index=False)
+    held = tmp_path / "h.csv"
+    done = invoke(
+        "fit", tmp_path / "t.csv", "--target", "y", "--model", "linear", "--hold-out", held, "--out", tmp_path / "m.sm"
+    )
+    assert done.exit_code == 0, done.output
+    done = invoke("evaluate", tmp_path / "m.sm", held, "--bootstrap", 2)
+    assert done.exit_code == 0, done.output
+
+
+def test_truth_values_beside_gaps_are_labels(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(40) % 7 + 0.5, "y": np.arange(40) % 7 > 3}).astype({"y": object})
+    frame.loc[3, "y"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    done = invoke("fit", tmp_path / "t.csv", "--target", "y", "--model", "linear", "--out", tmp_path / "m.sm")
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "m.sm").classes_.tolist() == [False, True]
+
+
+def test_nothing_is_written_where_a_fit_fails(visits, tmp_path):
+    options = ["--hold-out", tmp_path / "h.csv", "--out", tmp_path / "m.sm", "--device", "nowhere"]
+    assert invoke("fit", visits, "--target", "ill", *options).exit_code == 1
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,9 @@ def without(frame: Any, drop: str) -> Any:
     return frame.drop(columns=list(names(drop)))
 
 
-def labelled(frame: Any, target: str, weight: str | None) -> tuple[Any, np.ndarray, np.ndarray | None]:
+def labelled(
+    frame: Any, target: str, weight: str | None, known_classes: bool = False
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Rows, labels and weights; rows without a label are left out, and told of."""
     known = column(frame, target, "--target").notna().to_numpy()
     if not known.any():
@@ -83,10 +86,10 @@ def labelled(frame: Any, target: str, weight: str | None) -> tuple[Any, np.ndarr
     if not known.all():
         complain(f"{int((~known).sum()):,} rows without {target!r} are left out.")
         frame = frame[known].reset_index(drop=True)
-    labels = frame[target]
+    labels = frame[target].infer_objects()  # truth values beside gaps are objects
     if labels.dtype.kind == "f" and (labels == labels.round()).all():
         labels = labels.astype(int)  # which gaps had made floats
-    if _is_quantity(labels):
+    if not known_classes and _is_quantity(labels):
         raise ValueError(
             f"Column {target!r} has {labels.nunique():,} different values, such as {labels.tolist()[0]!r}: that is a "
             f"quantity, not a class. Classes are names or a few whole numbers."
@@ -141,20 +144,34 @@ def evaluable(
     model: Any, frame: Any, target: str | None, weight: str | None
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Rows, labels and weights to judge a model by; labels of the type of its classes."""
-    rows, y, weights = labelled(frame, target_of(model, target, frame), weight)
+    rows, y, weights = labelled(frame, target_of(model, target, frame), weight, known_classes=True)
     classes = model.classes_
     if classes.dtype.kind in "OUT" and y.dtype.kind not in "OUT":
         y = np.array([str(label) for label in y.tolist()], dtype=object)
     return columns_of(model, rows), y, weights
 
 
-def out_file(path: Path, *formats: str) -> Path:
-    """A path that can be written to."""
-    if problem := refuse_out(path, formats):
+def out_file(path: Path, *formats: str, inputs: Iterable[Path | None] = ()) -> Path:
+    """A path that can be written to, and is none of those that are read."""
+    problem = refuse_out(path, formats)
+    if problem is None and any(_is_same(path, other) for other in inputs):
+        problem = f"{path} is read by this very command: write to another file."
+    if problem:
         raise typer.BadParameter(problem, param_hint="--out")
     return path
 
 
-def table_file(path: Path) -> Path:
+def _is_same(path: Path, other: Path | None) -> bool:
+    return other is not None and path.resolve() == other.resolve()
+
+
+def table_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
     """A path that a table can be written to."""
-    return out_file(path, *(suffix[1:] for suffix in SUFFIXES))
+    return out_file(path, *(suffix[1:] for suffix in SUFFIXES), inputs=inputs)
+
+
+def model_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
+    """A path that a model can be written to, which is not called like a table."""
+    if path.suffix.lower() in SUFFIXES:
+        raise typer.BadParameter(f"{path} is the name of a table: models end in .sm.", param_hint="--out")
+    return out_file(path, inputs=inputs)

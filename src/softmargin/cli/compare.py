@@ -79,9 +79,9 @@ def _refuse_rare(y: np.ndarray, folds: int, target: str) -> None:
     labels, counts = np.unique(y, return_counts=True)
     if counts.min() < folds:
         rare = labels.tolist()[counts.argmin()]
+        fewer = f"say --folds {counts.min()}, or " if counts.min() > 1 else ""
         raise ValueError(
-            f"Class {rare!r} of {target!r} has {counts.min()} rows, fewer than there are folds; say "
-            f"--folds {max(counts.min(), 2)}, or leave that class out."
+            f"Class {rare!r} of {target!r} has {counts.min()} rows, fewer than there are folds; {fewer}leave it out."
         )
 
 
@@ -103,11 +103,11 @@ def _print(found: list[Compared], title: str, folds: int) -> None:
     shown = plain_table("model", [*(MEASURES[name] for name in _SHOWN), "behind", "fit s"])
     for one in found:
         values = [f"{one.evaluation[name].value:.3f}" for name in _SHOWN]
-        behind = "" if one.behind == 0 else f"{one.behind:.3f} ± {one.behind_se:.3f}"
+        behind = "" if one.behind == 0 else f"{one.behind:.3f}±{one.behind_se:.3f}"
         style = "bold" if one.is_first else ""
-        shown.add_row(one.model, *values, behind, f"{one.seconds:.2f}", style=style)
+        shown.add_row(("* " if one.is_first else "  ") + one.model, *values, behind, f"{one.seconds:.2f}", style=style)
     Console(highlight=False).print(shown)
     say(
-        f"{folds}-fold cross-validation, the same folds for all, default settings, one thread. Bold: first by log "
+        f"{folds}-fold cross-validation, the same folds for all, default settings, one thread. *: first by log "
         f"loss, or behind by at most one standard error of the difference, row by row."
     )

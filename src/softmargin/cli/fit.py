@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from sklearn.model_selection import train_test_split
 
@@ -22,12 +23,15 @@ from .asking import (
     Target,
     Weight,
     labelled,
+    model_file,
     names,
-    out_file,
     table_file,
     without,
 )
 from .showing import print_json, print_preparation, say
+
+#: Tables below this have tuned their kernel on rows that it should not know.
+_FEW_ROWS = 500
 
 
 def fit(
@@ -65,21 +69,24 @@ def fit(
 
     What is done to the columns is shown, and saved with the model: texts, categories, dates and gaps are welcome.
     """
-    out_file(out)
+    model_file(out, inputs=[data, checkpoint])
     if hold_out is not None:
-        table_file(hold_out)
+        table_file(hold_out, inputs=[data, out])
     wishes = {"loss": loss, "n_inducing": n_inducing, "class_weight": class_weight, "max_time": max_time}
     wishes |= {"checkpoint": checkpoint, "n_jobs": n_jobs, "device": device}
     target, classifier = _chosen(model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
     frame = without(read_table(data), drop)
     rows, y, weights = labelled(frame, target, weight)
+    held: Any = None
     if hold_out is not None:
-        rows, y, weights = _held_out(frame, rows, y, weights, target, hold_out, share, seed)
+        held, rows, y, weights = _apart(frame, rows, y, weights, target, share, seed)
     table = TableClassifier(classifier, encoder_for(classifier, names(categorical)))
     start = time.perf_counter()
     table.fit(rows, y, sample_weight=weights)
     seconds, table.target_ = time.perf_counter() - start, target
     table.save(out)
+    if hold_out is not None:
+        write_table(held, hold_out)
     if not (quiet or as_json):
         print_preparation(table.encoder_.describe())
     _tell(table, len(rows), seconds, out, hold_out, as_json)
@@ -114,19 +121,17 @@ def _chosen(
     return target, classifier
 
 
-def _held_out(
-    frame: Any, rows: Any, y: Any, weights: Any, target: str, path: Path, share: float, seed: int
-) -> tuple[Any, Any, Any]:
-    """The rows to fit, after a stratified share of the others was written to a file."""
-    places = list(range(len(rows)))
+def _apart(
+    frame: Any, rows: Any, y: Any, weights: Any, target: str, share: float, seed: int
+) -> tuple[Any, Any, Any, Any]:
+    """A stratified share of the rows as they came; and the others, to be fitted."""
     try:
-        kept, held = train_test_split(places, test_size=share, random_state=seed, stratify=y)
+        kept, held = train_test_split(np.arange(len(rows)), test_size=share, random_state=seed, stratify=y)
     except ValueError as error:
         raise ValueError(f"Rows cannot be held out with all classes on both sides: {error}") from error
-    labelled_rows = frame[frame[target].notna()]
-    write_table(labelled_rows.iloc[sorted(held)], path)
-    kept = sorted(kept)
-    return rows.iloc[kept].reset_index(drop=True), y[kept], None if weights is None else weights[kept]
+    kept, held = np.sort(kept), np.sort(held)
+    aside = frame[frame[target].notna()].iloc[held]
+    return aside, rows.iloc[kept].reset_index(drop=True), y[kept], None if weights is None else weights[kept]
 
 
 def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | None, as_json: bool) -> None:
@@ -149,7 +154,8 @@ def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | N
             }
         )
         return
-    expected = "" if loo is None else f" Leave-one-out log loss: {loo:.3f}."
+    few = ", too good where rows are few" if n_rows < _FEW_ROWS else ""
+    expected = "" if loo is None else f" Leave-one-out log loss: {loo:.3f}{few}."
     classes = ", ".join(map(str, table.classes_))
     say(f"{type(model).__name__}: {n_rows:,} rows, classes {classes}, {seconds:.1f} s.{expected}")
     say(f"Model: {out}" + ("" if hold_out is None else f"\nHeld out: {hold_out}"))

@@ -27,7 +27,7 @@ def predict(
     The class of each, and the probabilities of all classes.
     """
     if out is not None:
-        table_file(out)
+        table_file(out, inputs=[model, data])
     fitted, frame = model_and_rows(model, data)
     kept = {name: column(frame, name, "--keep").to_numpy() for name in names(keep)}
     found = _predictions(fitted, columns_of(fitted, frame), kept, latent)

@@ -26,7 +26,7 @@ def report(
     """
     from .. import report as pages
 
-    out_file(out, "html", "htm")
+    out_file(out, "html", "htm", inputs=[model, data])
     fitted, frame = model_and_rows(model, data)
     rows, y, weights = evaluable(fitted, frame, target, weight)
     path = pages.write(out, fitted, rows, y, title=title, sample_weight=weights, random_state=seed)
