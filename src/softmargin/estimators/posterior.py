@@ -29,7 +29,11 @@ def named_draws(model: Any) -> Named:
     rows = rows.rows if isinstance(rows, IncompleteRows) else rows
     if isinstance(rows, GroupedRows):
         start = rows.layout.core.start
-        _add_fixed(named, model, rows.fixed, chains[..., start : start + rows.fixed.n_weights])
+        own = chains[..., start : start + rows.fixed.n_weights]
+        if isinstance(rows.fixed, LinearRows):
+            _add_fixed(named, model, rows.fixed, own)
+        else:
+            named.add("weight", own, weight_index=np.arange(own.shape[-1]))
         _add_groups(named, model, rows, chains)
     elif isinstance(rows, LinearRows):
         _add_fixed(named, model, rows, chains)
