@@ -36,20 +36,10 @@ class Chosen(NamedTuple):
     panels: list[Judges]
 
 
-def kernel_as_given(kernel: Any, tuned: bool) -> Kernel:
-    """The kernel that a user means: one of `KERNELS` by its word, or itself."""
-    if not isinstance(kernel, str):
-        return as_kernel(kernel)
-    one_of("kernel", kernel, KERNELS)
-    variance = _EXPECTED_VARIANCE if tuned else _VARIANCE
-    return variance * KERNELS[kernel]() + Constant(_OFFSET_VARIANCE)
-
-
-def starting_kernel(kernel: Any, tuned: bool, columns: Columns) -> Kernel:
-    """The kernel that a user means, with every length-scale filled in."""
+def usual_length_scales(columns: Columns) -> tuple[float, ...]:
+    """Those of a kernel that was given none."""
     # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
-    length_scale = np.sqrt(len(columns.spread)) * columns.spread
-    return kernel_as_given(kernel, tuned).with_length_scale(tuple(length_scale))
+    return tuple(np.sqrt(len(columns.spread)) * columns.spread)
 
 
 class TunedClassifier(StreamingClassifier):
@@ -80,7 +70,7 @@ class TunedClassifier(StreamingClassifier):
         """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
         case."""
         columns = data.described().rounded()
-        kernel, judged = starting_kernel(self.kernel, self.tune is not None, columns), []
+        kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns)), []
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
         judges = Judges.panels(LabelledRows(*data[:4]), rng, most_points, data.n_classes)
@@ -95,7 +85,11 @@ class TunedClassifier(StreamingClassifier):
         return Rounds()
 
     def _kernel_as_given(self) -> Kernel:
-        return kernel_as_given(self.kernel, self.tune is not None)
+        if not isinstance(self.kernel, str):
+            return as_kernel(self.kernel)
+        one_of("kernel", self.kernel, KERNELS)
+        variance = _VARIANCE if self.tune is None else _EXPECTED_VARIANCE
+        return variance * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)
 
 
 class KernelClassifier(TunedClassifier):

@@ -13,8 +13,8 @@ from ..design import Design, Nesting
 from ..extras import needed
 from ..gaussian import ClassBelief, class_parts
 from ..monitor import Monitor
-from ..priors import Classwise, Covariance, Imputing, Part, Ridge, Structured, Variances
-from ..rows import Factor, GroupedRows, InducingRows, LinearRows, beneath, with_beneath
+from ..priors import Classwise, Covariance, Imputing, Part, Standard, Structured, Variances
+from ..rows import CurvedRows, Factor, GroupedRows, InducingRows, LinearRows, beneath, with_beneath
 from ..validation import one_of, positive_number, refuse_empty_columns, share
 from .base import Data, Found, Parts
 from .designed import DesignedClassifier
@@ -27,19 +27,14 @@ VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
 _SHAPE, _RATE, _SCALE = 0.01, 0.01, 0.2
 #: Most weights of crossed factors and splines: their covariances are kept densely.
 _MOST_DENSE = 12_000
-#: What a kernel takes the place of.
-_OF_COEFFICIENTS = (
-    *("coef_", "coef_std_", "intercept_", "intercept_std_", "prior_variance_"),
-    *("inclusion_probability_", "positive_probability_"),
-)
 #: What is found of a kernel.
 _OF_KERNEL = ("kernel_", "inducing_points_", "jitter_", "tune_history_")
 _EFFECT_COLUMNS = ("factor", "group", "effect", "mean", "sd", "low", "high")
 
 
 class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
-    r"""A support vector machine with random effects: intercepts and slopes that vary from group to group, beside fixed
-    effects that are linear, or any smooth function of the columns by a kernel.
+    r"""A linear support vector machine with random effects: intercepts and slopes that vary from group to group; with a
+    kernel, a smooth function of the columns beside the lines.
 
     Parameters
     ----------
@@ -53,10 +48,10 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     splines : list of columns, or dict from column to number of functions
         Without a formula: columns whose effect is a smooth curve.
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn, optional
-        In place of linear fixed effects and their intercept: a Gaussian process of all columns but the groups (of the
-        fixed effects of a formula), as in `BayesianSVC`.  A line beside the curves is ``RBF() + Linear()``.
+        Of a Gaussian process of all columns that have fixed effects, beside these: bends and interactions.  The words
+        stand for ``0.3 * RBF()`` and ``0.3 * Matern()``, length-scales as in `BayesianSVC`.
     tune : {"logistic"} or None
-        Who judges the kernel: the bound of the logistic loss with the random effects in it; or nobody.
+        Who judges the kernel: the bound of the logistic loss, with lines and random effects in the model; or nobody.
     n_inducing : int or "auto"
         How many inducing points the kernel is seen through, as in `BayesianSVC`.
     loss, multi_class, inference, prior, shape, rate, rho
@@ -80,8 +75,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     ----------
     classes_ : array of the classes
     coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
-    fixed_names_ : tuple of the names of the columns of ``coef_``, or of those that the kernel sees
-    kernel_, tune_history_, inducing_points_, jitter_ : of a kernel, in place of coefficients, as in `BayesianSVC`
+    fixed_names_ : tuple of the names of the columns of ``coef_``, which are those that a kernel sees
+    kernel_, tune_history_, inducing_points_, jitter_ : with a kernel, as in `BayesianSVC`
     variance_components_ : dict from factor or curve to the mean covariance of its effects, in the columns' own units;
         of more than two classes, to an array of shape (n_classes, n_effects, n_effects)
     effect_names_ : dict from factor or curve to the names of those effects
@@ -267,34 +262,27 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         design: Design | None = self.design_
         n_fixed = data.X.shape[1] if design is None else design.n_fixed
         intercept = bool(self.fit_intercept) if design is None else design.intercept
-        if self.kernel is not None:
-            return self._parts_with_kernel(data, n_fixed, rng, monitor, jobs)
         X = data.X[:, :n_fixed]
         missing = data.is_missing(n_fixed)
         if missing and data.whole is None:
             refuse_empty_columns(X, getattr(self, "feature_names_in_", None) if design is None else design.fixed_names)
-        fixed, prior, columns = fixed_effects(self, data, X, intercept)
-        rows, structured = self._around(fixed, prior, n_fixed)
+        lines, prior, columns = fixed_effects(self, data, X, intercept)
         loss = self._loss_for(gaussian=not missing)
+        if self.kernel is not None:
+
+            def around(curves: InducingRows) -> tuple[GroupedRows, Structured]:
+                return self._around(CurvedRows(lines, curves), prior, n_fixed)
+
+            refuse_gaps(data, self._fixed_names(n_fixed))
+            finest = next((factor.code for factor in [*self._chain, *self._crossed]), None)
+            curves, judged = kernel_effects(self, data, n_fixed, finest, around, rng, monitor, jobs)
+            return Parts(*around(curves), loss, judged, columns)
+        rows, structured = self._around(lines, prior, n_fixed)
         if not missing:
             return Parts(rows, structured, loss, columns=columns)
         return Parts(*with_gaps(self, rows, structured, columns, data), loss)
 
-    def _parts_with_kernel(
-        self, data: Data, n_fixed: int, rng: np.random.RandomState, monitor: Monitor, jobs: int
-    ) -> Parts:
-        if self._curves:
-            raise ValueError("With a kernel all columns have curves: leave splines, or s() in the formula, out.")
-        refuse_gaps(data.X[:, :n_fixed], self._fixed_names(n_fixed))
-        finest = next((factor.code for factor in [*self._chain, *self._crossed]), None)
-
-        def around(fixed: InducingRows) -> tuple[GroupedRows, Structured]:
-            return self._around(fixed, Ridge.isotropic(fixed.n_weights), n_fixed)
-
-        fixed, judged = kernel_effects(self, data, n_fixed, finest, around, rng, monitor, jobs)
-        return Parts(*around(fixed), self._loss_for(), judged)
-
-    def _around(self, fixed: LinearRows | InducingRows, prior: Any, n_fixed: int) -> tuple[GroupedRows, Structured]:
+    def _around(self, fixed: LinearRows | CurvedRows, prior: Any, n_fixed: int) -> tuple[GroupedRows, Structured]:
         """Groups around fixed effects, and their prior around that of these."""
         design: Design | None = self.design_
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
@@ -315,6 +303,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
     def _dense_parts(self, rows: GroupedRows) -> tuple[Part, ...]:
         parts, start = [], rows.fixed.n_weights
+        if isinstance(rows.fixed, CurvedRows):
+            parts.append(Part(rows.fixed.lines.n_weights, rows.fixed.curves.n_weights, Standard()))
         for curve in self._curves:
             size = curve.columns.stop - curve.columns.start
             parts.append(Part(start, size, self._variances(1)))
@@ -331,6 +321,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         if isinstance(prior, Imputing):
             prior, hyper = prior.prior, hyper.weights
         of_levels, of_parts = _population(prior, hyper, drawn=found.inferred.draws is not None)
+        if isinstance(beneath(found.problem.rows).fixed, CurvedRows):
+            of_parts = of_parts[1:]  # the kernel's are known
         curves = len(self._curves)
         population = (*of_levels, *of_parts[curves:])
         rows = with_beneath(found.problem.rows, population=population)
@@ -342,14 +334,18 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         in_units = [covariance / unit for covariance, unit in zip(population, units, strict=True)]
         self.variance_components_ = dict(zip(self.effect_names_, (*in_units, *of_parts[:curves]), strict=True))
         self.fixed_names_ = self._fixed_names(self._grouped.n_fixed)
-        for name in (*_OF_COEFFICIENTS, *_OF_KERNEL):  # of an earlier fit
+        self._keep_fixed(found, hyper)
+        self._keep_kernel(found)
+
+    def _keep_kernel(self, found: Found) -> None:
+        for name in _OF_KERNEL:  # of an earlier fit
             vars(self).pop(name, None)
         fixed = self._grouped.fixed
-        if isinstance(fixed, LinearRows):
-            self._keep_fixed(found, hyper)
-        else:
-            self.tune_history_ = found.parts.judged
-            self.kernel_, self.inducing_points_, self.jitter_ = fixed.kernel, fixed.points, fixed.jitter
+        if isinstance(fixed, CurvedRows):
+            self.tune_history_, (self.kernel_, self.inducing_points_, _, self.jitter_) = (
+                found.parts.judged,
+                fixed.curves,
+            )
 
     def _rows_for(self, missing: bool) -> Any:
         if missing and self.kernel is not None:
@@ -372,7 +368,7 @@ def _population(prior: Any, hyper: Any, drawn: bool) -> tuple[tuple[np.ndarray, 
     return levels, parts
 
 
-def _grouped(fixed: LinearRows | InducingRows, design: Design, nesting: Nesting) -> GroupedRows:
+def _grouped(fixed: LinearRows | CurvedRows, design: Design, nesting: Nesting) -> GroupedRows:
     """The rows of a design: its chain of nested factors around the rest."""
     chain = [design.factors[index] for index in nesting.chain]
     crossed = [design.factors[index] for index in nesting.crossed]

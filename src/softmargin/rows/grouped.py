@@ -313,11 +313,12 @@ class GroupedRows(NamedTuple):
         leftover = (self.lift(X).leftover.T - self.fixed.lift(fixed).leftover).T
         if of_fixed is None and not leftover.any():
             return None
-        root = np.zeros((len(leftover), *leftover.shape))
+        root: Any = np.zeros((len(leftover), *leftover.shape))
         root[np.diag_indices(len(leftover))] = np.sqrt(clipped_at_zero(leftover))
         if of_fixed is None:
             return root
-        of_fixed = of_fixed if root.ndim == 2 else np.repeat(of_fixed[:, :, None], root.shape[2], axis=2)
+        if root.ndim == 3:  # the same for all classes
+            of_fixed = np.broadcast_to(of_fixed[:, :, None], (*of_fixed.shape, root.shape[2]))
         return np.concatenate([of_fixed, root], axis=1)
 
     def view(self, belief: Any, reference: np.ndarray) -> View:

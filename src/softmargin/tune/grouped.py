@@ -1,17 +1,17 @@
-r"""Kernels beside random effects: how well one explains rows that belong to groups.
+r"""Kernels beside lines and random effects: how well one explains rows that belong to groups.
 
-The latent value is :math:`f = \phi^T u + z^T u_g` plus what the points leave over.  The judge is again the objective at
-its optimum over beliefs, now about the weights of points and groups together, and about the variances of the groups.  A
-kernel that is judged without its groups has to explain them: where a column nearly tells groups apart it becomes wiggly,
-and what all rows of a group have in common counts as often as there are rows.
+The latent value is :math:`f = \phi^T c + z^T u` plus what the points leave over: ``c`` are the whitened weights of a
+kernel, and ``u`` all others, of lines and of the row's groups.  The judge is again the objective at its optimum over
+beliefs, now about all of these together and about the variances of the groups.  A kernel that is judged without the
+groups would have to explain them: a column that nearly tells groups apart would make it wiggly.
 
-At the optimum the objective has no slope in the belief.  With the belief held, :math:`\mu = \phi^T m + z^T m_g` and
-:math:`v = Var(\phi^T u + z^T u_g) + k(x, x) - \phi^T \phi`, so
+At the optimum the objective has no slope in the belief.  With the belief held, :math:`\mu = \phi^T m_c + z^T m_u` and
+:math:`v = Var(\phi^T c + z^T u) + k(x, x) - \phi^T \phi`, so
 
-.. math:: \frac{\partial F}{\partial \phi_i} = (b_i - w_i \mu_i)\, m - w_i\, \big(Cov(u, f_i) - \phi_i\big), \qquad
+.. math:: \frac{\partial F}{\partial \phi_i} = (b_i - w_i \mu_i)\, m_c - w_i\, \big(Cov(c, f_i) - \phi_i\big), \qquad
           \frac{\partial F}{\partial k_{ii}} = -\frac{w_i}{2}.
 
-Groups enter through the moments of rows alone, and from there all is as without them (`softmargin.rows.slopes`).
+Others enter through the moments of rows alone, and from there all is as without them (`softmargin.rows.slopes`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_ROWS, _ROWS_OF_A_GROUP = 4096, 16
 #: How far beliefs are settled before their slopes are taken, as a share of the objective, and most passes to get there.
 _TOLERANCE, _MOST_PASSES = 1e-5, 60
 
-#: The rows and the prior of a model with groups, from those of its kernel.
+#: The rows and the prior of a model, from the rows of its kernel, which are the last of its fixed effects.
 Around = Callable[[InducingRows], tuple[GroupedRows, Structured]]
 
 
@@ -57,7 +57,7 @@ class GroupedJudges(NamedTuple):
 
     @classmethod
     def of(
-        cls, rows: LabelledRows, n_fixed: int, code: int, kernel: Kernel, columns: Columns, n_classes: int = 2
+        cls, rows: LabelledRows, n_fixed: int, code: int | None, kernel: Kernel, columns: Columns, n_classes: int = 2
     ) -> GroupedJudges:
         """Some rows of a table, through points placed for a kernel; ``code`` is the column of the finest groups."""
         chosen = _some(rows.merged(), code)
@@ -66,7 +66,8 @@ class GroupedJudges(NamedTuple):
 
 
 class GroupedEvidence:
-    """The objective at a kernel with the belief at its optimum, as `softmargin.tune.Evidence`, for rows with groups.
+    """The objective at a kernel with the belief at its optimum, as `softmargin.tune.Evidence`, for kernels that are a
+    part of the model only.
 
     The belief of the last kernel is the start for the next: points are whitened, so it is not far.
     """
@@ -78,26 +79,30 @@ class GroupedEvidence:
 
     def at(self, kernel: Kernel) -> Judged:
         """The objective and its slopes in ``theta`` at a kernel."""
-        fixed = InducingRows.at(kernel, self._judges.points)
-        problem = self._problem(fixed)
+        seen = InducingRows.at(kernel, self._judges.points)
+        problem = self._problem(seen)
         last: dict[str, Any] = {} if self._last is None else {"start": self._last.natural, "before": self._last.belief}
         ascent = ascend(problem, tol=_TOLERANCE, max_passes=_MOST_PASSES, monitor=self._clock, **last)
         if ascent.reason == "interrupt":
             raise KeyboardInterrupt
         self._last = ascent.point
-        slopes = self._slopes(problem, fixed, ascent.point.belief)
-        return Judged(ascent.point.objective, in_theta(fixed, slopes), fixed, ascent.point.belief)
+        slopes = self._slopes(problem, seen, ascent.point.belief)
+        return Judged(ascent.point.objective, in_theta(seen, slopes), seen, ascent.point.belief)
 
-    def _problem(self, fixed: InducingRows) -> Problem:
+    def _problem(self, kernel: InducingRows) -> Problem:
         n_classes, (X, y, weight, _) = self._judges.n_classes, self._judges.rows
-        rows, prior = self._around(fixed)
+        rows: Any
+        prior: Any
+        rows, prior = self._around(kernel)
         table = Table.of(X, y, weight, rows.width, rows.least_rows)
-        if n_classes == 2:
-            return Problem(table, rows, logistic_judge(2), prior, self._n_jobs)
-        every: Any = ClasswiseRows(rows, n_classes), Classwise.alike(prior, n_classes)
-        return Problem(table, every[0], logistic_judge(n_classes), every[1], self._n_jobs)
+        if n_classes > 2:
+            rows, prior = ClasswiseRows(rows, n_classes), Classwise.alike(prior, n_classes)
+        return Problem(table, rows, logistic_judge(n_classes), prior, self._n_jobs)
 
-    def _slopes(self, problem: Problem, fixed: InducingRows, belief: Any) -> Slopes:
+    def _slopes(self, problem: Problem, kernel: InducingRows, belief: Any) -> Slopes:
+        rows: Any = problem.rows.rows if isinstance(problem.rows, ClasswiseRows) else problem.rows
+        where = slice(rows.fixed.n_weights - kernel.n_weights, rows.fixed.n_weights)
+
         def one_block(index: int) -> Slopes:
             X, y, weight = problem.table.block(index)
             features: Any = problem.features(index)
@@ -105,16 +110,16 @@ class GroupedEvidence:
             _, w, b = problem.likelihood.sites(y, latent.mu, latent.v)
             grouped = features.base if isinstance(features, ClasswiseFeatures) else features
             of_classes = zip(class_parts(belief), *(_by_class(part) for part in (latent.mu, w, b)), strict=True)
-            dphi = sum(_in_features(grouped, part, mu, weight * w, weight * b) for part, mu, w, b in of_classes)
+            dphi = sum(_in_features(grouped, where, part, mu, weight * w, weight * b) for part, mu, w, b in of_classes)
             dk = -weight * _by_class(w).sum(axis=0) / 2
-            return pullback(fixed, X[:, : self._judges.n_fixed], grouped.phi, dphi, dk)
+            return pullback(kernel, X[:, : self._judges.n_fixed], grouped.phi[:, where], dphi, dk)
 
         return reduce(
             lambda one, other: combined(one, 1, other), sweep(one_block, problem.table.n_blocks, self._n_jobs)
         )
 
 
-def choose_kernel_beside_groups(
+def choose_kernel_within(
     judges: GroupedJudges,
     around: Around,
     kernel: Kernel,
@@ -122,17 +127,18 @@ def choose_kernel_beside_groups(
     monitor: Monitor | None = None,
     n_jobs: int = 1,
 ) -> Choice:
-    """The kernel that the rows prefer where groups explain what is theirs; the search begins at the given one, or where
-    length-scales are typical, whichever is better."""
+    """The kernel that the rows prefer where lines and groups explain what is theirs.
+
+    The search begins at the given one, or where length-scales are typical, whichever is better.
+    """
     evidence: Any = GroupedEvidence(judges, around, n_jobs, monitor)
     return maximise(evidence, Space.around(typical(kernel, columns)), start=kernel, monitor=monitor)
 
 
-def _in_features(features: Any, belief: Any, mu: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Slopes in the kernel's features of each row, for one class."""
-    n = features.phi.shape[1]
-    away = features.cross(belief)[:, :n] - features.phi
-    return (b - w * mu)[:, None] * belief.core_mean[:n] - w[:, None] * away
+def _in_features(features: Any, where: slice, belief: Any, mu: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Slopes in the kernel's features of each row, for one class; ``where`` they are in the core."""
+    away = features.cross(belief)[:, where] - features.phi[:, where]
+    return (b - w * mu)[:, None] * belief.core_mean[where] - w[:, None] * away
 
 
 def _by_class(values: np.ndarray) -> np.ndarray:
@@ -140,12 +146,14 @@ def _by_class(values: np.ndarray) -> np.ndarray:
     return values[None] if values.ndim == 1 else values.T
 
 
-def _some(rows: LabelledRows, code: int) -> LabelledRows:
+def _some(rows: LabelledRows, code: int | None) -> LabelledRows:
     """All rows, or where these are many some of each group, and where groups are many some of those."""
     n = len(rows.y)
     if n <= _MOST_ROWS:
         return rows
-    rng, codes = np.random.RandomState(0), rows.X[:, code].astype(np.intp)
+    rng, codes = np.random.RandomState(0), np.zeros(n, dtype=np.intp)
+    if code is not None:
+        codes = rows.X[:, code].astype(np.intp)
     n_groups = codes.max() + 1
     order = np.lexsort([rng.permutation(n), codes])
     starts = np.concatenate([[0], np.flatnonzero(np.diff(codes[order])) + 1])
