@@ -1,5 +1,7 @@
 """Kernels beside fixed and random effects."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import references_kernel_groups as naive
 import softmargin
 from softmargin import BayesianMixedSVC, BayesianSVC
-from softmargin.chunks import Table
+from softmargin.chunks import Batches, Table
 from softmargin.engine import Problem
+from softmargin.estimators.posterior import named_draws
 from softmargin.kernels import RBF, Constant, Linear
 from softmargin.likelihoods import Gaussian
 from softmargin.loo import left_out
@@ -52,11 +55,11 @@ def gaussian_problem(rng, n_points, variance=VARIANCE, kernel=KERNEL):
     # Of shape 1e9, an inverse gamma is as good as a number.
     known, curves = Variances(1, 1e9, 1e9 * variance), Part(3, n_points, Standard())
     prior = Structured(Ridge.isotropic(3, LINES), (curves,), (known,), rows.layout)
-    problem = Problem(Table(X, y, np.ones(N), 32), rows, Gaussian(NOISE), prior)  # pyright: ignore
+    problem: Any = Problem(Table(X, y, np.ones(N), 32), rows, Gaussian(NOISE), prior)  # pyright: ignore
     return problem, ascend(problem, tol=1e-12, max_passes=100).point
 
 
-def prior_covariance(problem, A, B):
+def prior_covariance(problem: Any, A, B):
     """What the weights of lines, points and groups explain together, at two sets of rows."""
     lines = LINES * (A[:, :2] @ B[:, :2].T + 1)
     groups = VARIANCE * naive.intercepts(A[:, 2], J) @ naive.intercepts(B[:, 2], J).T
@@ -283,6 +286,24 @@ def test_chains_agree_with_the_ascent(table):
     mean, variance = moments(ascent, frame)
     # The exact hinge has the posterior's mean to a part of its deviation.
     assert np.abs(moments(draws, frame)[0] - mean).mean() < 0.5 * np.sqrt(variance).mean()
+    shapes = {name: values.shape[2:] for name, values in named_draws(draws).draws.items()}
+    assert (shapes["coef"], shapes["weight"], shapes["clinic"]) == ((2,), (25,), (40, 1))
+
+
+def test_rows_may_come_in_batches(table):
+    frame, y = table
+    many = pd.concat([frame.assign(dose=frame["dose"] + shift) for shift in np.linspace(-1, 1, 20)], ignore_index=True)
+    labels = np.tile(y, 20)
+
+    def batches():
+        for start in range(0, len(labels), 3000):
+            yield many[start : start + 3000], labels[start : start + 3000]
+
+    settings = {"groups": "clinic", "kernel": 2.0 * RBF((8.0, 2.0)), "tune": None, "n_inducing": 30, "loss": "logistic"}
+    source = BayesianMixedSVC(random_state=0, **settings).fit(Batches(batches))
+    memory = BayesianMixedSVC(random_state=0, **settings).fit(many, labels)
+    # Points are placed on a sample of either.
+    assert_allclose(source.predict_proba(frame), memory.predict_proba(frame), atol=0.05)
 
 
 def test_a_second_fit_forgets_the_first(table):
