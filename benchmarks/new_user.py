@@ -1,4 +1,4 @@
-"""The way of a new user: a fresh environment, the demo, and a table of one's own with texts and gaps to a report.
+"""A new user comes from a fresh environment over the demo to a report on a table of her own in under three minutes.
 
 Every command is copied from README.md, word by word: its first block of commands but the tests, and the block under
 "Your own table".  They run in a fresh clone of the project, with a fresh virtual environment, one after the other;

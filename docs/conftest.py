@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-collect_ignore_glob = ["conf.py", "_build/*", "_extensions/*", "gallery/*", "pictures/*"]
+collect_ignore_glob = ["conf.py", "status.py", "_build/*", "_extensions/*", "gallery/*", "pictures/*"]

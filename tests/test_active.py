@@ -1,7 +1,5 @@
-import doctest
 import io
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -650,14 +648,6 @@ def test_progress_goes_to_the_terminal(moons, capsys):
     _, X, y = moons
     ActiveLearner(BayesianSVC(**QUICK), verbose=True, random_state=0).learn(X, y, n_queries=2)
     assert "round 2 of 2" in capsys.readouterr().err
-
-
-def test_the_page_about_active_learning_runs():
-    pytest.importorskip("skactiveml", reason="the page shows scikit-activeml")
-    page = Path(__file__).parent.parent / "docs" / "active.md"
-    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.attempted > 5
-    assert found.failed == 0
 
 
 # scikit-activeml ---------------------------------------------------------------------------------

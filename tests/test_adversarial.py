@@ -1,8 +1,6 @@
 import copy
-import doctest
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -513,8 +511,3 @@ def test_without_the_toolbox_the_extra_is_named(moons, monkeypatch):
     monkeypatch.setitem(sys.modules, "art.estimators", None)
     with pytest.raises(ImportError, match=r"softmargin\[art\]"):
         art_classifier(moons[0])
-
-
-def test_the_documentation_runs():
-    page = Path(__file__).parents[1] / "docs" / "adversarial.md"
-    assert doctest.testfile(str(page), module_relative=False).failed == 0

@@ -190,3 +190,13 @@ def test_every_kept_result_has_its_place():
 def test_the_drawing_is_what_its_script_draws():
     path = DOCS / "pictures" / "which.py"
     assert path.with_suffix(".svg").read_text(encoding="utf-8") == runpy.run_path(str(path))["drawing"]()
+
+
+def test_the_status_is_what_kept_results_say():
+    """But for the sizes of files, which change with every line."""
+    path = DOCS / "status.py"
+    spec = importlib.util.spec_from_file_location("status", path)
+    status = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(status)
+    kept, made = (text.partition("## Sizes")[0] for text in (status.PAGE.read_text(encoding="utf-8"), status.page()))
+    assert kept == made, "run python docs/status.py"

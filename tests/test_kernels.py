@@ -41,7 +41,7 @@ def test_contract(case, check):
     check(case)
 
 
-@pytest.mark.parametrize("nu", [0.5, 0.7, 1.5, 2.5, 3.3])
+@pytest.mark.parametrize("nu", [0.5, 0.7, 1.0, 1.5, 2.5, 3.0, 3.3, 5.0])
 def test_matern_equals_its_formula_and_tends_to_rbf(nu, rng):
     X, Z = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
     t = np.sqrt(2 * nu * references.squared_distances(X, Z, np.array([0.6, 3.0])))
@@ -176,3 +176,32 @@ def test_as_kernel_passes_converts_or_says_what_is_accepted():
 def test_number_of_length_scales_is_checked():
     with pytest.raises(ValueError, match="2 length-scales, but the data has 3 columns"):
         RBF((1.0, 2.0))(np.zeros((1, 3)), np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=contracts.name)
+def test_slopes_of_the_diagonal_in_the_inputs_are_finite_differences(case, rng):
+    X, dk = rng.normal(size=(5, 3)), rng.normal(size=5)
+    got = case.kernel.pullback_diagonal_inputs(X, dk)
+    for c in range(3):
+        step = 1e-5 * np.eye(3)[c]
+        wanted = dk * (case.kernel.diagonal(X + step) - case.kernel.diagonal(X - step)) / 2e-5
+        assert_allclose(got[:, c], wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", CASES, ids=contracts.name)
+def test_every_parameter_has_one_role(case):
+    kernel = case.kernel
+    assert sum(size for _, size in kernel.roles) == len(kernel.theta)
+    assert_array_equal(kernel.has_role("variance") ^ kernel.has_role("length_scale"), True)
+    # Variances enter the diagonal of a sum or product, length-scales never do.
+    X = np.ones((1, 3))
+    for place, is_variance in enumerate(kernel.has_role("variance")):
+        other = kernel.with_theta(kernel.theta + 0.1 * (np.arange(len(kernel.theta)) == place))
+        assert (other.diagonal(X)[0] != kernel.diagonal(X)[0]) == is_variance
+
+
+def test_square_exponential_by_its_shape_is_the_same_kernel(rng):
+    X, Z = rng.normal(size=(6, 3)), rng.normal(size=(5, 3))
+    kernel = RBF((0.5, 2.0, 7.0))
+    s = references.squared_distances(X, Z, np.array([0.5, 2.0, 7.0]))
+    assert_allclose(kernel._shape(s), kernel(X, Z), rtol=1e-10)

@@ -14,9 +14,14 @@ from softmargin.likelihoods import (
     Hinge,
     JaakkolaJordan,
     Logistic,
+    PointHinge,
     Probit,
     Quadrature,
+    Rivals,
+    Softmax,
     Taylor,
+    named_likelihood,
+    score,
 )
 
 CASES = [
@@ -148,3 +153,71 @@ def test_few_nodes_are_enough_for_narrow_rows(model):
         alone = Quadrature(model).sites(y[k : k + 1], mu[k : k + 1], v[k : k + 1])
         for part, whole in zip(alone, together, strict=True):
             assert_allclose(part[0], whole[k], atol=1e-12)  # the same nodes, added up in another order
+
+
+def test_probit_bends_in_the_tail_as_its_continued_fraction_does():
+    # With u = -t, N(t) / Phi(t) = u + 1 / (u + 2 / (u + 3 / ...)): no cancellation in r + t, which is the fraction.
+    u = np.array([20.0, 300.0, 1.5e3, 1e4])
+    fraction = u
+    for k in range(60, 1, -1):
+        fraction = u + k / fraction
+    bend = (u + 1 / fraction) / fraction
+    curvature = Probit().derivatives(np.ones(4), -u).curvature
+    # Below 1e3 deviations r + t cancels: its digits are those of u^2.
+    assert_allclose(1 + curvature, 1 - bend, rtol=1e-6, atol=1e-15 * np.minimum(u, 1e3).max() ** 2)
+    assert_allclose((1 + curvature)[2:], (1 - bend)[2:], rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", [Logistic(), Probit()], ids=repr)
+@pytest.mark.parametrize("v", [0.0, 1e-10, 1e-5])
+def test_quadrature_of_a_known_latent_value_bends_as_the_model_does(model, v):
+    mu = np.linspace(-4, 4, 9)
+    y = np.where(np.arange(9) % 2, 1.0, -1.0)
+    _, slope, curvature = model.derivatives(y, mu)
+    sites = Quadrature(model).sites(y, mu, np.full(9, v))
+    # Of second order in the deviation, here up to 1e-5 times a fourth derivative.
+    assert_allclose(sites.w, -curvature, atol=1e-5)
+    assert_allclose(sites.b, slope - curvature * mu, atol=1e-4)
+
+
+def test_quadrature_takes_no_more_nodes_than_it_is_given():
+    y, mu, v = np.ones(5), np.linspace(-3, 3, 5), np.full(5, 0.2)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    at_nodes = np.log(1 / (1 + np.exp(-(mu + nodes[:, None] * np.sqrt(v)))))
+    assert_allclose(Quadrature(Logistic(), 3).sites(y, mu, v).l, weights @ at_nodes / weights.sum(), rtol=1e-12)
+    assert all(part.shape == (0,) for part in Quadrature(Logistic()).sites(*np.empty((3, 0))))
+
+
+def test_quadrature_of_many_rows_is_that_of_each(monkeypatch):
+    rng = np.random.default_rng(0)
+    y, mu, v = rng.choice([-1.0, 1.0], 50), rng.normal(size=50), rng.choice([0.01, 0.05], 50)
+    whole = Quadrature(Logistic()).sites(y, mu, v)
+    monkeypatch.setattr(Quadrature, "_NODES_AT_ONCE", 50)
+    for got, wanted in zip(Quadrature(Logistic()).sites(y, mu, v), whole, strict=True):
+        assert_allclose(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_the_point_hinge_is_a_hinge_whose_kink_is_rounded():
+    likelihood = PointHinge(floor=0.2)
+    y, mu = np.tile([1.0, -1.0], 25), np.linspace(-3, 3, 50)
+    l, w, b = likelihood.sites(y, mu, np.full(50, 7.0))  # noqa: E741
+    z = 1 - y * mu
+    assert_allclose(l, -2 * np.maximum(z, 0), atol=1e-14)
+    assert_allclose(b - w * mu, y * (1 + np.clip(z / 0.2, -1, 1)), atol=1e-12)
+    assert_allclose(w, 1 / np.maximum(np.abs(z), 0.2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", [case.likelihood for case in CASES], ids=repr)
+def test_scores_are_slopes_of_the_log_density(likelihood):
+    # No entry lies on the hinge's kink.
+    y, f = np.tile([1.0, -1.0], 10), np.linspace(-3.1, 3.3, 20)
+    wanted = references.derivative(lambda t: likelihood.log_density(y, t), f, 1e-4)
+    assert_allclose(score(likelihood, y, f), wanted, atol=1e-6)
+
+
+def test_words_of_losses_and_classes_name_their_likelihood():
+    assert named_likelihood("hinge", "auto", 2) == Hinge()
+    assert named_likelihood("logistic", "softmax", 2) == Quadrature(Logistic())
+    assert named_likelihood("logistic", "auto", 3) == Softmax()
+    assert named_likelihood("hinge", "auto", 3) == Rivals(Hinge())
+    assert named_likelihood("logistic", "one-vs-each", 3) == Rivals(Quadrature(Logistic()))

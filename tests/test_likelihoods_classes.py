@@ -27,6 +27,7 @@ from softmargin.likelihoods import (
     Sites,
     Softmax,
     Taylor,
+    score,
 )
 
 LOGISTIC = Quadrature(Logistic())
@@ -514,3 +515,18 @@ def test_labels_may_be_of_any_numeric_kind():
     for kind in (np.float32, np.int32, np.int64):
         for got, wanted in zip(Rivals().sites(y.astype(kind), mu, v), Rivals().sites(y, mu, v), strict=True):
             assert_array_equal(got, wanted)
+
+
+def test_scores_of_softmax_are_slopes_of_its_log_density():
+    y, f, _ = table(n=12)
+    for k in range(4):
+        wanted = references.derivative(
+            lambda t, k=k: Softmax().log_density(y, f + t[:, None] * np.eye(4)[k]), 0 * y, 1e-4
+        )
+        assert_allclose(score(Softmax(), y, f)[:, k], wanted, atol=1e-7)
+
+
+def test_a_shift_of_all_classes_costs_the_shares_no_digits():
+    # Halves and a power of two: the shift itself rounds nothing.
+    mu, v = np.round(2 * table(n=20)[1]) / 2, np.full((20, 4), 3.0)
+    assert_allclose(Softmax().shares(mu + 2.0**30, v), Softmax().shares(mu, v), rtol=1e-11)

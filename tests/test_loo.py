@@ -11,7 +11,7 @@ from softmargin.estimators.base import Data
 from softmargin.gaussian import from_natural
 from softmargin.kernels import RBF
 from softmargin.likelihoods import LOSSES, AugmentedHinge, Hinge, JaakkolaJordan, Quadrature, Sites
-from softmargin.loo import Response, divided_out, left_out
+from softmargin.loo import Foretold, Response, divided_out, left_out
 from softmargin.monitor import Monitor
 from softmargin.priors import Ridge, VarianceComponents
 from softmargin.rows import InducingRows, Latent, LinearRows
@@ -69,6 +69,32 @@ def test_rows_that_own_all_of_their_spread_are_told_apart():
     assert_allclose([without.mu[0], without.v[0]], [(0.5 - 1) / 0.5, 0.1 + 1 / 0.5])
     # A row of weight .1 is in the belief with a tenth of its site, and takes that with it.
     assert_allclose([without.mu[3], without.v[3]], [(0.5 - 0.1) / 0.85, 0.1 + 1 / 0.85])
+
+
+def test_rows_judged_otherwise_than_they_entered_equal_a_belief_without_them(rng):
+    # Rows with gaps enter the sums as their labels filled them, and are judged as the other columns foretell them.
+    n, m = 12, 3
+    entered, judged = rng.normal(size=(2, n, m))
+    entered[0] = 0  # such a row says nothing, so its absence changes nothing
+    w, b, unit = rng.uniform(0.2, 1.0, n), rng.normal(size=n), rng.uniform(0.3, 1.0, n)
+    belief = from_natural(np.eye(m) + (entered.T * w) @ entered, entered.T @ b)
+    S, rest = belief.covariance, rng.uniform(0.1, 0.5, n)
+    latent = Latent(entered @ belief.mean, np.einsum("ij,jk,ik->i", entered, S, entered), np.zeros(n))
+    before = Latent(judged @ belief.mean, np.einsum("ij,jk,ik->i", judged, S, judged), rest)
+    shared = np.einsum("ij,jk,ik->i", judged, S, entered)
+    without = divided_out(latent, Sites(np.zeros(n), w, b), Response(latent.spread, w), unit, Foretold(before, shared))
+    for i in range(n):
+        kept = 1 - unit * (np.arange(n) == i)
+        refitted = from_natural(np.eye(m) + (entered.T * (kept * w)) @ entered, entered.T @ (kept * b))
+        assert_allclose(without.mu[i], judged[i] @ refitted.mean, rtol=1e-9, atol=1e-12)
+        assert_allclose(without.v[i], rest[i] + judged[i] @ refitted.covariance @ judged[i], rtol=1e-9)
+
+
+def test_a_row_is_usable_only_if_all_of_its_classes_are():
+    latent = Latent(np.zeros((3, 2)), np.ones((3, 2)), np.zeros((3, 2)))
+    w = np.array([[0.5, 0.5], [0.5, 1.5], [1.5, 1.5]])
+    without = divided_out(latent, Sites(np.zeros(3), w, np.ones((3, 2))), Response(latent.spread, w), np.ones(3))
+    assert without.usable.tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize("loss", ["hinge", "hinge-augmented", "logistic", "logistic-jj", "probit"])

@@ -224,7 +224,7 @@ def test_half_precision_features_are_widened(dtype):
 def test_uncertainties_are_those_of_the_library():
     head, X, _ = fitted_head()
     network = nn.Identity()
-    model = HybridClassifier(network)._made_of(network, head.eval(), np.arange(K), (D,))
+    model = HybridClassifier(network, device="cpu")._made_of(network, head.eval(), np.arange(K), (D,))
     for measure, function in [
         ("variation_ratio", variation_ratio),
         ("entropy", entropy),

@@ -104,3 +104,20 @@ def test_update_goes_on_from_the_previous_belief():
 def test_rows_see_the_weights_as_they_are(case):
     belief = case.prior.update(*contracts._sums(case.n_weights), None)
     assert_allclose(case.prior.effective(belief).covariance, belief.covariance)
+
+
+@pytest.mark.parametrize("prior", [Ridge(DIAGONAL), Ridge(np.array([1.0, 2.0, 0.5])), SINGLE, EACH], ids=repr)
+def test_a_step_that_only_shifts_gains_what_it_promised(prior, rng):
+    n = len(prior.precision) if isinstance(prior, Ridge) else len(prior.group)
+    phi, h, dh = rng.normal(size=(2 * n, n)), rng.normal(size=n), rng.normal(size=n)
+    G = phi.T @ phi
+    before = prior.update(G, h)
+    after = prior.given(G, h + dh, before.hyper)
+    # Given all else, precision and mean of the optimum before are those of its expected prior and the sums.
+    before = prior.given(G, h, before.hyper)
+
+    def objective(belief):
+        return (h + dh) @ belief.mean - 0.5 * belief.energy(G) - prior.kl(belief)
+
+    promised = prior.promised(G, np.zeros((n, n)), dh, before)
+    assert_allclose(objective(after) - objective(before), promised, rtol=1e-6)

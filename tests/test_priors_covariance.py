@@ -178,3 +178,15 @@ def test_draws_given_nothing_are_half_cauchy(rng):
     # Quartiles of the half-Cauchy are tan(pi/8) and tan(3 pi/8).
     for share in (0.25, 0.5, 0.75):
         naive.chain_agrees((sigma < 0.8 * np.tan(np.pi * share / 2)).astype(float), share)
+
+
+@pytest.mark.parametrize("prior", [Variances(2, 0.4, 0.7), Covariance(2, 0.3)], ids=repr)
+def test_what_draws_say_of_new_groups_averages_to_the_posterior(prior, rng):
+    weights = rng.normal(size=(40, 2)) * [1.0, 3.0]
+    known = prior.learned(weights, np.zeros((40, 2, 2)), prior.begin())
+    draws = [prior.population(prior.redrawn(weights, prior.begin(), rng), drawn=True) for _ in range(4000)]
+    scale = np.sqrt(np.diag(prior.population(known)))
+    # Variances of 40 weights are known to .24 of themselves; means of 4000 draws to .004: six of those.
+    assert_allclose(
+        np.mean(draws, axis=0) / np.outer(scale, scale), prior.population(known) / np.outer(scale, scale), atol=0.024
+    )

@@ -343,3 +343,34 @@ def test_draws_of_scales_variance_and_share(rng):
     naive.agrees(np.column_stack([share, share**2]), [3 / 7, 3 * 4 / (7 * 8)])  # Beta(3, 4)
     known = LaplaceZero(3, 1, 0.2).redrawn(weights, before, rng)
     assert_allclose(np.exp(known.log_odds), [0.2, 0.8])
+
+
+def test_inclusion_begins_as_a_probability_that_can_change(chosen):
+    included = chosen.begin().included
+    assert np.all((included > 0.999) & (included < 1))
+
+
+def test_a_column_that_flips_is_as_it_was_before_any_were_known(chosen):
+    hyper, fresh = some_selection(chosen), chosen.begin()
+    out, back = chosen.flipped(hyper, 0), chosen.flipped(hyper, 2)
+    assert 0 < out.included[0] < 1e-6
+    assert back.included[2] == fresh.included[2]
+    assert out.b[0] == back.b[2] == fresh.b[0]
+    assert_allclose(out.included[1:], hyper.included[1:])
+    assert_allclose(out.b[1:], hyper.b[1:])
+
+
+def test_of_twins_one_leaves_and_what_they_kept_out_comes_in():
+    # Each is sure on its own, none beside the other; the third is held out by the first alone.
+    prior = LaplaceZero(3, rho=0.5)
+    coupling = np.array([[0.0, 80.0, 60.0], [80.0, 0.0, 0.0], [60.0, 0.0, 0.0]])
+    hyper = prior.begin()
+    hyper = hyper._replace(included=np.array([*hyper.included[:2], prior.flipped(hyper, 2).included[2]]))
+    after = prior.chosen(hyper, coupling, np.array([45.0, 50.0, 5.0]), np.ones((3, 3)))
+    assert_allclose(after.included, [0, 1, expit(5.0)], atol=1e-6)
+
+
+@pytest.mark.parametrize("n_columns", [0, 1, 2, 7])
+def test_about_one_column_is_expected_to_matter(n_columns):
+    odds = LaplaceZero(n_columns, rho=None).begin().odds
+    assert_allclose(odds, [1, max(n_columns, 1)])

@@ -1,5 +1,3 @@
-import doctest
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -397,13 +395,6 @@ def test_n_samples_is_a_positive_integer(bad, moons):
     model, X = moons
     with pytest.raises(ValueError, match="n_samples"):
         mutual_information(model, X, n_samples=bad)
-
-
-def test_the_page_about_probabilities_runs():
-    page = Path(__file__).parent.parent / "docs" / "probabilities.md"
-    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.attempted > 5
-    assert found.failed == 0
 
 
 # Many classes ------------------------------------------------------------------------------------

@@ -7,65 +7,18 @@ table of all of them.
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from docutils import nodes
+from kept import FOLDER, Benchmark, Result, benchmark, kept_of, names, text
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-RESULTS, PICTURES = FOLDER / "results", FOLDER / "pictures"
+PICTURES = FOLDER / "pictures"
 #: As many lines of figures or output are shown at once; more are folded.
 _MANY_FIGURES, _MANY_LINES = 12, 30
-
-
-class Result(NamedTuple):
-    """A kept output: where it was run (if that is in its name), what it printed, and its last line."""
-
-    where: str
-    lines: list[str]
-    value: Any
-    target: Any
-    ok: bool
-
-
-class Benchmark(NamedTuple):
-    """A script: its claim, how that is measured, and its kept results."""
-
-    name: str
-    claim: str
-    method: str
-    results: list[Result]
-
-
-def benchmark(name: str) -> Benchmark:
-    """What there is of a script."""
-    docstring = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
-    claim, _, method = docstring.partition("\n\n")
-    claim = re.sub(r"^Claim: *", "", " ".join(claim.split()))
-    return Benchmark(name, claim[:1].upper() + claim[1:], method, [_result(path, name) for path in _kept(name)])
-
-
-def names() -> list[str]:
-    """The scripts that have a kept result."""
-    return sorted(path.stem for path in RESULTS.glob("*.txt") if (FOLDER / f"{path.stem}.py").exists())
-
-
-def _kept(name: str) -> list[Path]:
-    """``NAME.txt``, and ``NAME_WHERE.txt`` if no script has that name."""
-    others = [path for path in sorted(RESULTS.glob(f"{name}_*.txt")) if not (FOLDER / f"{path.stem}.py").exists()]
-    return [RESULTS / f"{name}.txt", *others]
-
-
-def _result(path: Path, name: str) -> Result:
-    *lines, last = path.read_text(encoding="utf-8").strip().splitlines()
-    report = json.loads(last)
-    return Result(path.stem[len(name) + 1 :], lines, report["value"], report["target"], report["ok"])
 
 
 # Figures -------------------------------------------------------------------------------------------
@@ -84,19 +37,6 @@ def promised(target: Any, path: tuple[str, ...]) -> Any:
     """The target of a figure: the one that shares most keys with it, of those that have no others."""
     fitting = [(len(keys), number) for keys, number in figures(target) if keys and set(keys) <= set(path)]
     return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
-
-
-def text(value: Any) -> str:
-    """A figure as a reader expects it."""
-    if value is None:
-        return "never"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(map(text, value)) or "none"
-    return ", ".join(f"{key}: {text(inner)}" for key, inner in value.items()) if isinstance(value, dict) else str(value)
 
 
 # Printed tables ------------------------------------------------------------------------------------
@@ -183,7 +123,7 @@ class BenchmarkDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         of = benchmark(self.arguments[0])
-        for path in [FOLDER / f"{of.name}.py", *_kept(of.name)]:
+        for path in [FOLDER / f"{of.name}.py", *kept_of(of.name)]:
             self.env.note_dependency(str(path))
         label = f"benchmark-{of.name}"
         target = nodes.target("", "", ids=[label], names=[label])

@@ -9,8 +9,8 @@ import numpy as np
 
 from .chunks import dense, rows_in_block
 
-#: A column whose spread is a rounding error of its centre is constant.
-_CONSTANT = 1e-13
+#: A column whose spread is a rounding error of its centre, or next to the smallest number there is, is constant.
+_CONSTANT, _LEAST = 1e-13, 1e-300
 #: Binary digits that are kept where rounding must not decide: about ten decimal ones.
 _BITS = 34
 
@@ -87,7 +87,7 @@ class Moments(NamedTuple):
     @property
     def columns(self) -> Columns:
         largest = np.maximum(self.high - self.mean, self.mean - self.low)
-        constant = largest <= _CONSTANT * np.abs(self.mean)
+        constant = largest <= np.maximum(_CONSTANT * np.abs(self.mean), _LEAST)
         return Columns(self.mean, np.where(constant, np.maximum(1.0, np.abs(self.mean)), self.spread))
 
 

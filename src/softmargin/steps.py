@@ -284,7 +284,8 @@ class Ascender:
     def _try(self, natural: Natural, point: Point, climb: _Climb) -> Point | None:
         """The point at ``natural``, or None where that is no belief."""
         try:
-            candidate = self._visit(natural, point.belief, climb.rate, apart=climb.apart > 1)
+            with np.errstate(over="ignore", invalid="ignore"):  # a step too far to be a number is not taken
+                candidate = self._visit(natural, point.belief, climb.rate, apart=climb.apart > 1)
         except NotPositiveDefiniteError:
             return None
         return candidate if np.isfinite(candidate.objective) else None

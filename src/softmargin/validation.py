@@ -16,6 +16,10 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 _NAMES_SHOWN = 5
 #: Names that are shown where none is near.
 _NAMES_OFFERED = 12
+#: The largest entries that X may have: what lies between two of them, and some sums, are still numbers.
+_LARGEST = {"float64": 1e300, "float32": 1e38}
+#: A row counts as so many copies at most: with more, sums over rows lose the prior to rounding.
+_MOST_COPIES = 1e9
 
 
 def meant(name: Any, names: Iterable[Any]) -> str:
@@ -118,6 +122,7 @@ def check_rows(
         "ensure_all_finite": False,
         "ensure_min_samples": 1,
     }
+    _refuse_namesakes(X)
     _refuse_dates(X)
     try:
         if names:
@@ -190,6 +195,14 @@ def refuse_empty_columns(X: np.ndarray, names: Any = None) -> None:
         raise ValueError(f"In X, {without} no observed value: drop such columns before fitting.")
 
 
+def _refuse_namesakes(X: Any) -> None:
+    """Columns of a frame that a name does not tell apart."""
+    names = list(getattr(X, "columns", ()))
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise ValueError(f"{names.count(twice)} columns are called {twice!r}: rename all but one.")
+
+
 def _refuse_dates(X: Any) -> None:
     """Dates would become billions of nanoseconds, without a word."""
     kinds = [getattr(dtype, "kind", "") for dtype in (X.dtypes if hasattr(X, "dtypes") else [getattr(X, "dtype", "")])]
@@ -238,10 +251,15 @@ def _is_number(value: Any) -> bool:
 def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", missing: bool = True) -> None:
     """Entries are finite numbers, or NaN where they may be missing."""
     values = X.data if scipy.sparse.issparse(X) else X
+    largest = _LARGEST.get(values.dtype.name, np.finfo(values.dtype).max)
+
+    def bad(part: np.ndarray) -> np.ndarray:
+        return np.abs(part) > largest if missing else ~(np.abs(part) <= largest)
+
+    flat = values.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()) or np.isfinite(values).all() or (missing and not np.isinf(values).any()):
+        if np.isfinite(flat @ flat) or not bad(values).any():  # a sum of squares passes on whatever is wrong
             return
-    bad = np.isinf if missing else lambda part: ~np.isfinite(part)
     sparse = scipy.sparse.issparse(X)
     columns = np.unique(X.indices[bad(X.data)]) if sparse else np.flatnonzero(bad(X).any(axis=0))
     shown = _named(columns, names)
@@ -252,8 +270,8 @@ def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", mis
             f"before it in a pipeline, or drop those rows."
         )
     raise ValueError(
-        f"Input X contains infinity or a value too large for {values.dtype}: {_listed(shown, verb='has')} such values. "
-        f"Replace or drop them."
+        f"Input X contains infinity or a value too large for {values.dtype}, beyond {largest:g}: "
+        f"{_listed(shown, verb='has')} such values. Replace or drop them, or take the column in other units."
     )
 
 
@@ -371,6 +389,16 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
             f"{f' and {len(bad) - 1} more such rows' if len(bad) > 1 else ''}."
         )
     return weight.copy()
+
+
+def refuse_enormous(weight: np.ndarray) -> None:
+    """Weights, those of classes included, that count a row more often than sums over rows can tell."""
+    largest = weight.max(initial=0.0)
+    if not largest <= _MOST_COPIES:
+        raise ValueError(
+            f"A row of weight k counts as k copies of it, and k may be {_MOST_COPIES:g} at most, got {largest:g} by "
+            f"sample_weight and class_weight together; divide all weights by the same number."
+        )
 
 
 def class_weights(

@@ -22,6 +22,10 @@ from . import tables
 _DEGREE = 3
 _USUAL_DF = 20
 _FEWEST_VALUES = 4
+#: Between knots, as a share of the column's range: a curve that bends faster has no second derivative to speak of.
+_LEAST_GAP = 1e-9
+#: So many ranges away is as far as matters.
+_FAR = 1e15
 
 
 class Spline(NamedTuple):
@@ -48,7 +52,13 @@ class Spline(NamedTuple):
         counts = np.bincount(place, weights=weight)
         df = _checked_df(df, column, len(x))
         low, high = float(x[0]), float(x[-1])
-        inner = np.quantile((x - low) / (high - low), np.linspace(0, 1, df)[1:-1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            inner = np.quantile((x - low) / (high - low), np.linspace(0, 1, df)[1:-1])
+        if not np.all(np.diff(inner, prepend=0.0, append=1.0) > _LEAST_GAP):
+            raise ValueError(
+                f"A spline in column {column!r} would have to bend between values that are next to the same beside its "
+                f"range, from {low:g} to {high:g}; take its logarithm or its ranks, or drop rows far from all others."
+            )
         knots = np.concatenate([np.zeros(_DEGREE + 1), inner, np.ones(_DEGREE + 1)])
         spline = cls(f"s({column if title is None else title})", column, low, high, knots, _unit_curvature(knots))
         return spline._replace(coefficients=_off_the_line(spline, x, counts / counts.sum()))
@@ -63,7 +73,8 @@ class Spline(NamedTuple):
 
     def at(self, x: np.ndarray) -> np.ndarray:
         """The functions at ``x``, straight on beyond the ends."""
-        t = (x - self.low) / (self.high - self.low)
+        with np.errstate(over="ignore"):
+            t = np.clip((x - self.low) / (self.high - self.low), -_FAR, _FAR)
         functions = BSpline(self.knots, self.coefficients, _DEGREE)
         inside = np.clip(t, 0.0, 1.0)
         values = functions(inside)

@@ -38,6 +38,7 @@ from ..validation import (
     positive_integer,
     positive_number,
     present_classes,
+    refuse_enormous,
 )
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
@@ -102,7 +103,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         self._check_parameters()
         with kept_on_failure(self):
             found = self._find(X, y, sample_weight)
-        self._keep(found)
+            self._keep(found)
         self._warn(found.reason)
         return self
 
@@ -224,6 +225,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         if factor is None:
             factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
+        refuse_enormous(weight)
         seen = slice(None) if np.all(weight > 0) else weight > 0
         if classes is None:
             classes, codes = present_classes(y, weight)

@@ -18,6 +18,8 @@ from .reading import representatives, rows_of_few
 
 #: Names of functions in a formula.
 _CALLS = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+#: Slopes see a column so many spreads away at most, as fixed effects do.
+_FAR = 1e15
 
 
 class DesignedClassifier(BayesianClassifier):
@@ -55,7 +57,7 @@ class DesignedClassifier(BayesianClassifier):
         self.design_ = self._design_of(X, copies if copies.any() else None)
         data = super()._check_data(X, y, copies, classes, first)
         self._units = np.ones(self.design_.n_columns)
-        slopes = sorted({column for factor in self._factors for column in factor.slopes})
+        slopes = self._slopes
         if self.standardize and slopes:
             self._units[slopes] = describe(data.X[:, slopes], data.weight).spread
         np.divide(data.X, self._units, out=data.X)
@@ -81,7 +83,7 @@ class DesignedClassifier(BayesianClassifier):
         keep_names(self, rows, self.design_.inputs)
         self._nesting, self._units = self.design_.nesting(matrix), np.ones(self.design_.n_columns)
         data = super()._check_source(source, jobs)
-        slopes = sorted({column for factor in self._factors for column in factor.slopes})
+        slopes = self._slopes
         if not self.standardize or not slopes:
             return data
         columns = data.described()
@@ -116,7 +118,9 @@ class DesignedClassifier(BayesianClassifier):
             self._nesting = self.design_.nesting(matrix)
         else:
             _disown(matrix, self.design_, self._nesting)
-            matrix /= self._units
+            with np.errstate(over="ignore"):
+                matrix /= self._units
+            matrix[:, self._slopes] = np.clip(matrix[:, self._slopes], -_FAR, _FAR)
         return matrix
 
     def _labels(self, X: Any, y: Any) -> Any:
@@ -125,6 +129,11 @@ class DesignedClassifier(BayesianClassifier):
     @property
     def _factors(self) -> tuple[Factor, ...]:
         return () if self.design_ is None else self.design_.factors
+
+    @property
+    def _slopes(self) -> list[int]:
+        """Columns of the design whose slopes vary by group."""
+        return sorted({column for factor in self._factors for column in factor.slopes})
 
     @property
     def _chain(self) -> list[Factor]:

@@ -28,6 +28,8 @@ _VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": (2.0
 #: tell what all intercepts have in common, and as the softmax bound asks that means lie half their variance apart, that
 #: of a class whose rows hardly count would otherwise grow with every pass.
 _INTERCEPT_VARIANCE, _INTERCEPT_VARIANCE_OF_RIVALS = 1e8, 1e3
+#: Columns that reach further, in units of their prior, leave nothing of it to be felt.
+_FURTHEST = 1e12
 #: Tables of more columns do not learn what these say of each other unless entries are missing.
 _MOST_FORETOLD = 500
 #: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
@@ -64,11 +66,25 @@ def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffec
     columns = describe(X, data.weight) if data.columns is None else data.columns.of(X.shape[1])
     center = columns.center if intercept else np.zeros_like(columns.center)
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
+    varies = columns.spread != np.maximum(1.0, np.abs(columns.center))  # that is how a constant one is described
+    _refuse_far(np.maximum(np.abs(columns.center - center), varies * columns.spread) / scale)
     prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)
     of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
     rivals = data.n_classes > 2 and model.multi_class != "ovr" and not data.is_missing(X.shape[1])
     loose = 1 / (_INTERCEPT_VARIANCE_OF_RIVALS if rivals else _INTERCEPT_VARIANCE)
     return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept, loose), of_columns)
+
+
+def _refuse_far(extent: np.ndarray) -> None:
+    """Columns that lie far from zero in units of their spread, or whose own units are no units for a prior."""
+    far = np.flatnonzero(extent > _FURTHEST)
+    if len(far):
+        more = f" (and {len(far) - 1} more columns go far)" if len(far) > 1 else ""
+        raise ValueError(
+            f"Column {far[0]} reaches {extent[far[0]]:g}{more} where fit_intercept=False leaves it off its mean or "
+            f"standardize=False in its own units, and {_FURTHEST:g} is the most: beyond it no prior is felt. Leave "
+            f"both as True, or take the column about its mean and in larger units."
+        )
 
 
 def _prior(model: Any, n_columns: int, intercept: bool, loose: float) -> Ridge | VarianceComponents | LaplaceZero:
@@ -195,7 +211,10 @@ class FixedEffectsMixin:
             sums = combined(sums, 1 - self.forgetting, before)
         self._said = model, sums
         if model is not None and sums is not None:
-            self._seen_belief = with_hyper(self._seen_belief, model.updated(sums))
+            try:
+                self._seen_belief = with_hyper(self._seen_belief, model.updated(sums))
+            except NotPositiveDefiniteError:  # without an intercept columns may lie too far from zero to be told apart
+                self._said = None, None
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
         """Of coefficients that may be zero, the Gaussian of `_seen_belief` has the moments only."""
@@ -222,7 +241,8 @@ class FixedEffectsMixin:
         if not isinstance(self._seen_belief.hyper, Imputation):
             raise ValueError(
                 f"X has missing values, but what its columns say of each other was not learned: the fit saw a sparse "
-                f"matrix or more than {_MOST_FORETOLD} columns. Impute them first."
+                f"matrix, more than {_MOST_FORETOLD} columns, or columns that rounding does not tell apart. Impute "
+                f"them first."
             )
         return IncompleteRows(self.rows_, len(self._columns.scale))
 

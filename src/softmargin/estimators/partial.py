@@ -63,8 +63,9 @@ class StreamingClassifier(BayesianClassifier):
         refuse_sources(X, "partial_fit", "Pass it one batch after the other, or all of them to fit", y)
         with kept_on_failure(self):
             found = self._find_more(X, y, classes, sample_weight)
+            if found is not None:
+                self._keep(found)
         if found is not None:
-            self._keep(found)
             self._warn(found.reason)
         return self
 

@@ -12,9 +12,18 @@ import numpy as np
 from array_api_compat import is_torch_array
 from sklearn.utils.validation import check_is_fitted
 
+from ..arrays import NotPositiveDefiniteError
 from ..chunks.cluster import mapped
 from ..devices import beside
 from ..links import Link, probabilities, settled
+from ..rows.inducing import UselessKernelError
+
+#: What is said where sums over rows have lost their digits.
+_TOO_FAR_APART = (
+    "Columns or weights lie so many orders of magnitude apart that sums over rows cannot be told from rounding. Leave "
+    "standardize and fit_intercept as True where there are such parameters, take columns about their means, drop those "
+    "that repeat others, and bring sample_weight and class_weight nearer to 1."
+)
 
 
 def anywhere(method: Callable[[Any, Any], Any]) -> Any:
@@ -87,7 +96,10 @@ def kept_on_failure(model: Any) -> Iterator[None]:
     before = dict(vars(model))
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         vars(model).clear()
         vars(model).update(before)
+        lost = isinstance(error, (NotPositiveDefiniteError, np.linalg.LinAlgError))
+        if lost and not isinstance(error, UselessKernelError):
+            raise ValueError(_TOO_FAR_APART) from error
         raise

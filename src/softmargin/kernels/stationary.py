@@ -104,12 +104,14 @@ class _Stationary(Kernel):
                 f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
             )
         xp = namespace(X)
-        # One number stays one: a device need not be brought it.
-        units: Any = (
-            self.length_scale if isinstance(self.length_scale, float) else like(np.asarray(self.length_scale), X)
-        )
-        center = xp.mean(Z, axis=0)
-        return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
+        share = 2.0 ** -len(Z).bit_length()  # a power of two: sums do not overflow, and round as they always do
+        center = xp.mean(share * Z, axis=0) / share
+        with np.errstate(over="ignore"):  # what is too far for a number is clipped, what is too wide for one is flat
+            # One number stays one: a device need not be brought it.
+            units: Any = (
+                self.length_scale if isinstance(self.length_scale, float) else like(np.asarray(self.length_scale), X)
+            )
+            return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
 
 
 def _squared_distance(A: Array, B: Array) -> Array:

@@ -35,6 +35,10 @@ _LARGEST_LOSS = 1e-3
 _LARGEST_ERROR = 1e-3
 
 
+class UselessKernelError(NotPositiveDefiniteError):
+    """A kernel that gives points no covariance to speak of, whatever the rows."""
+
+
 class InducingRows(NamedTuple):
     r"""Whitened inducing points: :math:`\phi = L^{-1} k(Z, x)` with :math:`L L^T = k(Z, Z) + \mathrm{jitter}\, I`.
 
@@ -54,7 +58,7 @@ class InducingRows(NamedTuple):
         try:
             L, jitter = cholesky_jittered(kernel(exact, exact), rounding=rounding or precision_of(points))
         except NotPositiveDefiniteError as error:
-            raise NotPositiveDefiniteError(
+            raise UselessKernelError(
                 f"The kernel {kernel} does not give the inducing points a positive definite covariance ({error}). "
                 f"White noise alone, and kernels that are zero at a point, cannot stand for a function."
             ) from error

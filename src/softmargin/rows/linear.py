@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from array_api_compat import device
 
 from ..arrays import Array, clipped, like, namespace
@@ -38,7 +39,8 @@ class LinearRows(NamedTuple):
 
     def lift(self, X: Array) -> Features:
         xp = namespace(X)
-        phi = clipped((X - like(self.center, X)) / like(self.scale, X), -_FAR, _FAR)
+        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+            phi = clipped((X - like(self.center, X)) / like(self.scale, X), -_FAR, _FAR)
         if self.intercept:
             phi = xp.concat([phi, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
         return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))
