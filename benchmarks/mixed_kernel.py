@@ -14,8 +14,8 @@ Two questions are asked of each.  *Known groups*: rows of groups that have other
 of the visits, of other groups every third row, in turn.  *New groups*: five folds of whole groups.  Differences of
 the log loss from that of the model in question come with standard errors for which a group is one observation.
 
-* kernel + groups: ``BayesianMixedSVC(kernel="rbf")``, the model in question; *tuned alone*: with the kernel that
-  `BayesianSVC` finds without lines and groups; *default link*: with ``link="loo"``;
+* kernel + groups: ``BayesianMixedSVC(kernel="rbf")``, the model in question; *tuned alone*: with the kernel that the
+  same model finds without groups; *default link*: with ``link="loo"``;
 * linear + groups: the same with ``kernel=None``;
 * kernel: `BayesianSVC` without groups;
 * GPBoost, linear: its generalised linear mixed model; with ``--trees``, which then take most of the time, its boosting
@@ -113,7 +113,9 @@ def pbcseq(_: Path | None) -> Grouped:
 
 def immunisation(_: Path | None) -> Grouped:
     table = r_table("mlmRev", "guImmun")
-    columns = pd.get_dummies(table[["kid2p", "mom25p", "ord", "ethn", "momEd", "husEd", "momWork", "rural"]])
+    columns = pd.get_dummies(
+        table[["kid2p", "mom25p", "ord", "ethn", "momEd", "husEd", "momWork", "rural"]], drop_first=True
+    )
     X = np.column_stack([columns.to_numpy(float), table["pcInd81"]])
     return Grouped(X, codes(table["comm"]), (table["immun"] == "Y").to_numpy().astype(int))
 
@@ -146,7 +148,7 @@ def kernel_and_groups(data: Grouped, fit: np.ndarray, test: np.ndarray) -> np.nd
 
 
 def tuned_alone(data: Grouped, fit: np.ndarray, test: np.ndarray) -> np.ndarray:
-    alone = BayesianSVC(loss="logistic", random_state=0).fit(data.X[fit], data.y[fit])
+    alone = BayesianMixedSVC(kernel="rbf", loss="logistic", random_state=0).fit(data.X[fit], data.y[fit])
     return _mixed(data, fit, test, kernel=alone.kernel_, tune=None)
 
 
