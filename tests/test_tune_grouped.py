@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import references
 from softmargin.columns import describe
 from softmargin.kernels import RBF, Constant
-from softmargin.priors import Covariance, Part, Ridge, Standard, Structured, Variances
+from softmargin.priors import Covariance, LaplaceZero, Part, Ridge, Standard, Structured, Variances
 from softmargin.rows import CurvedRows, Factor, GroupedRows, LinearRows
 from softmargin.tune import Evidence, LabelledRows, grouped
 from softmargin.tune.evidence import logistic_judge
@@ -51,12 +51,17 @@ def beside_lines(fixed):
     return made, Structured(Ridge(np.full(3, 0.2)), parts, (Variances(1),), made.layout)
 
 
+def beside_chosen_lines(fixed):
+    made, prior = beside_lines(fixed)
+    return made, prior._replace(fixed=LaplaceZero(2, 1, 0.5, 2.0, 0.2, 1e-3))
+
+
 def judging(rows, n_classes=2):
     return GroupedJudges.of(rows, 2, 3, KERNEL, describe(rows.X[:, :2], rows.weight), n_classes)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("around", [intercepts, slopes_within, crossed, beside_lines])
+@pytest.mark.parametrize("around", [intercepts, slopes_within, crossed, beside_lines, beside_chosen_lines])
 def test_slopes_are_those_of_the_settled_objective(around, n_classes, rows, monkeypatch):
     monkeypatch.setattr(grouped, "_TOLERANCE", 1e-11)
     monkeypatch.setattr(grouped, "_MOST_PASSES", 1000)

@@ -86,7 +86,7 @@ class GroupedEvidence:
         if ascent.reason == "interrupt":
             raise KeyboardInterrupt
         self._last = ascent.point
-        slopes = self._slopes(problem, seen, ascent.point.belief)
+        slopes = self._slopes(problem, seen, problem.seen(ascent.point.belief))
         return Judged(ascent.point.objective, in_theta(seen, slopes), seen, ascent.point.belief)
 
     def _problem(self, kernel: InducingRows) -> Problem:
@@ -100,6 +100,7 @@ class GroupedEvidence:
         return Problem(table, rows, logistic_judge(n_classes), prior, self._n_jobs)
 
     def _slopes(self, problem: Problem, kernel: InducingRows, belief: Any) -> Slopes:
+        """Those of all rows, at a belief as they see it."""
         rows: Any = problem.rows.rows if isinstance(problem.rows, ClasswiseRows) else problem.rows
         where = slice(rows.fixed.n_weights - kernel.n_weights, rows.fixed.n_weights)
 
