@@ -18,6 +18,7 @@ ESTIMATORS = [
     BayesianMixedSVC(),
     BayesianMixedSVC(loss="logistic", prior="laplace-zero"),
     BayesianMixedSVC(prior="ard", fit_intercept=False),
+    BayesianMixedSVC(kernel="rbf", loss="logistic"),
     TableEncoder(),
     TableClassifier(),
     TableClassifier(BayesianLinearSVC()),

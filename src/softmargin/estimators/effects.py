@@ -16,7 +16,7 @@ from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import ColumnModel, Imputation, column_sums
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
-from ..rows import ClasswiseRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
+from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
 from ..validation import has_missing, inclusion_share, one_of, positive_number, refuse_sources
 from .base import Data, Found
 
@@ -232,7 +232,8 @@ class FixedEffectsMixin:
         rows = beneath(self.rows_)
         if isinstance(rows, ReducedRows):
             return rows.columns
-        return rows.fixed if isinstance(rows, GroupedRows) else rows
+        fixed = rows.fixed if isinstance(rows, GroupedRows) else rows
+        return fixed.lines if isinstance(fixed, CurvedRows) else fixed
 
     def _rows_for(self, missing: bool) -> Any:
         if not missing or isinstance(self.rows_, IncompleteRows):

@@ -36,6 +36,12 @@ class Chosen(NamedTuple):
     panels: list[Judges]
 
 
+def usual_length_scales(columns: Columns) -> tuple[float, ...]:
+    """Those of a kernel that was given none."""
+    # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
+    return tuple(np.sqrt(len(columns.spread)) * columns.spread)
+
+
 class TunedClassifier(StreamingClassifier):
     """A classifier with a kernel, which it finds by itself."""
 
@@ -64,9 +70,7 @@ class TunedClassifier(StreamingClassifier):
         """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
         case."""
         columns = data.described().rounded()
-        # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
-        length_scale = np.sqrt(len(columns.spread)) * columns.spread
-        kernel, judged = self._kernel_as_given().with_length_scale(tuple(length_scale)), []
+        kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns)), []
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
         judges = Judges.panels(LabelledRows(*data[:4]), rng, most_points, data.n_classes)

@@ -1,4 +1,4 @@
-"""The linear support vector machine with random effects."""
+"""The support vector machine with random effects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ..design import Design, Nesting
 from ..extras import needed
 from ..gaussian import ClassBelief, class_parts
 from ..monitor import Monitor
-from ..priors import Classwise, Covariance, Imputing, Part, Structured, Variances
-from ..rows import Factor, GroupedRows, LinearRows, beneath, with_beneath
+from ..priors import Classwise, Covariance, Imputing, Part, Standard, Structured, Variances
+from ..rows import CurvedRows, Factor, GroupedRows, InducingRows, LinearRows, beneath, with_beneath
 from ..validation import one_of, positive_number, refuse_empty_columns, share
 from .base import Data, Found, Parts
 from .designed import DesignedClassifier
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps
+from .kernel_effects import check_kernel_effects, kernel_effects, refuse_gaps
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
 #: Shape and rate of the inverse gamma of a single variance (Luts 2014), and the scale of the inverse Wishart of
@@ -26,11 +27,14 @@ VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
 _SHAPE, _RATE, _SCALE = 0.01, 0.01, 0.2
 #: Most weights of crossed factors and splines: their covariances are kept densely.
 _MOST_DENSE = 12_000
+#: What is found of a kernel.
+_OF_KERNEL = ("kernel_", "inducing_points_", "jitter_", "tune_history_")
 _EFFECT_COLUMNS = ("factor", "group", "effect", "mean", "sd", "low", "high")
 
 
 class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
-    r"""A linear support vector machine with random effects: intercepts and slopes that vary from group to group.
+    r"""A linear support vector machine with random effects: intercepts and slopes that vary from group to group; with a
+    kernel, a smooth function of the columns beside the lines.
 
     Parameters
     ----------
@@ -43,6 +47,13 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         group.  All other columns are fixed effects.
     splines : list of columns, or dict from column to number of functions
         Without a formula: columns whose effect is a smooth curve.
+    kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn, optional
+        Of a Gaussian process of all columns that have fixed effects, beside these: bends and interactions.  The words
+        stand for ``0.3 * RBF()`` and ``0.3 * Matern()``, length-scales as in `BayesianSVC`.
+    tune : {"logistic"} or None
+        Who judges the kernel: the bound of the logistic loss, with lines and random effects in the model; or nobody.
+    n_inducing : int or "auto"
+        How many inducing points the kernel is seen through, as in `BayesianSVC`.
     loss, multi_class, inference, prior, shape, rate, rho
         As in `BayesianLinearSVC`, but for ``inference`` in {"auto", "cavi", "gibbs"}; ``prior`` is that of the fixed
         effects, and ``loss="logistic"`` makes this a generalised linear mixed model.
@@ -64,7 +75,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     ----------
     classes_ : array of the classes
     coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
-    fixed_names_ : tuple of the names of the columns of ``coef_``
+    fixed_names_ : tuple of the names of the columns of ``coef_``, which are those that a kernel sees
+    kernel_, tune_history_, inducing_points_, jitter_ : with a kernel, as in `BayesianSVC`
     variance_components_ : dict from factor or curve to the mean covariance of its effects, in the columns' own units;
         of more than two classes, to an array of shape (n_classes, n_effects, n_effects)
     effect_names_ : dict from factor or curve to the names of those effects
@@ -93,10 +105,22 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     >>> model = BayesianMixedSVC("y ~ x + (1 | group)").fit(frame)
     >>> model.effect_names_, bool(model.score(frame) > 0.75)
     ({'group': ('Intercept',)}, True)
+
+    An effect of ``x`` that is no line, by a kernel:
+
+    >>> frame["y"] = np.sin(2 * x) + effect[group] + 0.5 * rng.logistic(size=400) > 0
+    >>> curved = BayesianMixedSVC("y ~ x + (1 | group)", kernel="rbf").fit(frame)
+    >>> line = BayesianMixedSVC("y ~ x + (1 | group)").fit(frame)
+    >>> bool(curved.loo_log_loss_ < line.loo_log_loss_)
+    True
     """
 
     _INFERENCES = ("auto", "cavi", "gibbs")
-    _MISSING = True
+
+    @property
+    def _MISSING(self) -> bool:  # type: ignore[override]  # noqa: N802
+        """Whether entries may be missing: a kernel sees whole rows."""
+        return self.kernel is None
 
     def __init__(
         self,
@@ -104,6 +128,9 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         *,
         groups: Any = None,
         splines: Any = (),
+        kernel: Any = None,
+        tune: str | None = "logistic",
+        n_inducing: int | str = "auto",
         loss: str = "auto",
         multi_class: str = "auto",
         inference: str = "auto",
@@ -132,6 +159,9 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.formula = formula
         self.groups = groups
         self.splines = splines
+        self.kernel = kernel
+        self.tune = tune
+        self.n_inducing = n_inducing
         self.loss = loss
         self.multi_class = multi_class
         self.inference = inference
@@ -224,6 +254,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_fixed_effects(self)
+        check_kernel_effects(self)
         one_of("variance_prior", self.variance_prior, VARIANCE_PRIORS)
         positive_number("variance_scale", self.variance_scale)
 
@@ -235,18 +266,33 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         missing = data.is_missing(n_fixed)
         if missing and data.whole is None:
             refuse_empty_columns(X, getattr(self, "feature_names_in_", None) if design is None else design.fixed_names)
-        fixed, prior, columns = fixed_effects(self, data, X, intercept)
+        lines, prior, columns = fixed_effects(self, data, X, intercept)
+        loss = self._loss_for(gaussian=not missing)
+        if self.kernel is not None:
+
+            def around(curves: InducingRows) -> tuple[GroupedRows, Structured]:
+                return self._around(CurvedRows(lines, curves), prior, n_fixed)
+
+            refuse_gaps(data, self._fixed_names(n_fixed))
+            finest = next((factor.code for factor in [*self._chain, *self._crossed]), None)
+            curves, judged = kernel_effects(self, data, n_fixed, finest, around, rng, monitor, jobs)
+            return Parts(*around(curves), loss, judged, columns)
+        rows, structured = self._around(lines, prior, n_fixed)
+        if not missing:
+            return Parts(rows, structured, loss, columns=columns)
+        return Parts(*with_gaps(self, rows, structured, columns, data), loss)
+
+    def _around(self, fixed: LinearRows | CurvedRows, prior: Any, n_fixed: int) -> tuple[GroupedRows, Structured]:
+        """Groups around fixed effects, and their prior around that of these."""
+        design: Design | None = self.design_
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
         if rows.layout.n_core > _MOST_DENSE:
             raise ValueError(
                 f"Crossed factors and splines have {rows.layout.n_core:,} effects, of which all pairs would have to be "
                 f"kept; at most {_MOST_DENSE:,} are possible. Nest the factors, or leave the smaller one out."
             )
-        structured = Structured(prior, self._dense_parts(rows), tuple(map(self._group_prior, self._chain)), rows.layout)
-        loss = self._loss_for(gaussian=not missing)
-        if not missing:
-            return Parts(rows, structured, loss, columns=columns)
-        return Parts(*with_gaps(self, rows, structured, columns, data), loss)
+        levels = tuple(map(self._group_prior, self._chain))
+        return rows, Structured(prior, self._dense_parts(rows), levels, rows.layout)
 
     def _group_prior(self, factor: Any) -> Covariance | Variances:
         size = len(factor.columns)
@@ -257,6 +303,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
     def _dense_parts(self, rows: GroupedRows) -> tuple[Part, ...]:
         parts, start = [], rows.fixed.n_weights
+        if isinstance(rows.fixed, CurvedRows):
+            parts.append(Part(rows.fixed.lines.n_weights, rows.fixed.curves.n_weights, Standard()))
         for curve in self._curves:
             size = curve.columns.stop - curve.columns.start
             parts.append(Part(start, size, self._variances(1)))
@@ -273,6 +321,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         if isinstance(prior, Imputing):
             prior, hyper = prior.prior, hyper.weights
         of_levels, of_parts = _population(prior, hyper, drawn=found.inferred.draws is not None)
+        if isinstance(beneath(found.problem.rows).fixed, CurvedRows):
+            of_parts = of_parts[1:]  # the kernel's are known
         curves = len(self._curves)
         population = (*of_levels, *of_parts[curves:])
         rows = with_beneath(found.problem.rows, population=population)
@@ -285,6 +335,22 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.variance_components_ = dict(zip(self.effect_names_, (*in_units, *of_parts[:curves]), strict=True))
         self.fixed_names_ = self._fixed_names(self._grouped.n_fixed)
         self._keep_fixed(found, hyper)
+        self._keep_kernel(found)
+
+    def _keep_kernel(self, found: Found) -> None:
+        for name in _OF_KERNEL:  # of an earlier fit
+            vars(self).pop(name, None)
+        fixed = self._grouped.fixed
+        if isinstance(fixed, CurvedRows):
+            self.tune_history_, (self.kernel_, self.inducing_points_, _, self.jitter_) = (
+                found.parts.judged,
+                fixed.curves,
+            )
+
+    def _rows_for(self, missing: bool) -> Any:
+        if missing and self.kernel is not None:
+            raise ValueError("X has missing values, and a kernel sees whole rows only: impute them first.")
+        return super()._rows_for(missing)
 
     @property
     def _grouped(self) -> GroupedRows:
@@ -302,7 +368,7 @@ def _population(prior: Any, hyper: Any, drawn: bool) -> tuple[tuple[np.ndarray, 
     return levels, parts
 
 
-def _grouped(fixed: LinearRows, design: Design, nesting: Nesting) -> GroupedRows:
+def _grouped(fixed: LinearRows | CurvedRows, design: Design, nesting: Nesting) -> GroupedRows:
     """The rows of a design: its chain of nested factors around the rest."""
     chain = [design.factors[index] for index in nesting.chain]
     crossed = [design.factors[index] for index in nesting.crossed]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..priors import Inferred, Known, Selection
-from ..rows import GroupedRows, IncompleteRows, LinearRows
+from ..rows import CurvedRows, GroupedRows, IncompleteRows, LinearRows
 
 
 class Named(NamedTuple):
@@ -29,7 +29,11 @@ def named_draws(model: Any) -> Named:
     rows = rows.rows if isinstance(rows, IncompleteRows) else rows
     if isinstance(rows, GroupedRows):
         start = rows.layout.core.start
-        _add_fixed(named, model, rows.fixed, chains[..., start : start + rows.fixed.n_weights])
+        own, fixed = chains[..., start : start + rows.fixed.n_weights], rows.fixed
+        lines = fixed.lines if isinstance(fixed, CurvedRows) else fixed
+        _add_fixed(named, model, lines, own[..., : lines.n_weights])
+        if isinstance(fixed, CurvedRows):
+            named.add("weight", own[..., lines.n_weights :], weight_index=np.arange(fixed.curves.n_weights))
         _add_groups(named, model, rows, chains)
     elif isinstance(rows, LinearRows):
         _add_fixed(named, model, rows, chains)

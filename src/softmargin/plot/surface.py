@@ -295,7 +295,8 @@ def _latent(model: Any, rows: Any, proba: np.ndarray) -> tuple[np.ndarray | None
         first, second = np.argsort(proba, axis=1)[:, :-3:-1].T
         at = np.arange(len(mu))
         distance = (mu[at, first] - mu[at, second]) / np.sqrt(v[at, first] + v[at, second])
-    if not hasattr(inside, "kernel_"):  # a linear model's prior grows with the distance from the centre
+    # The prior of lines, with a kernel beside them or not, grows with the distance from the centre.
+    if not hasattr(inside, "kernel_") or hasattr(inside, "coef_"):
         return distance, None
     left = v / inside.kernel_.diagonal(np.asarray(rows, dtype=float)).reshape(-1, *[1] * (v.ndim - 1))
     left = left if left.ndim == 1 else left.mean(axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arrays import Array
 from .classwise import Classwise
-from .covariance import Covariance, Variances
+from .covariance import Covariance, Standard, Variances
 from .imputing import Imputing, Known
 from .ridge import Ridge
 from .selection import LaplaceZero, Selection
@@ -24,6 +24,7 @@ __all__ = [
     "Prior",
     "Ridge",
     "Selection",
+    "Standard",
     "Structured",
     "VarianceComponents",
     "Variances",

@@ -169,6 +169,33 @@ class Variances(NamedTuple):
         return Scales(variance, InverseGamma(np.ones(self.size), variance.mean_precision + self.half_cauchy**-2))
 
 
+class Standard(NamedTuple):
+    """Weights of variance 1 that nobody infers: those of a kernel's whitened points, which has its own variance."""
+
+    size: int = 1
+
+    def begin(self) -> None:
+        """Nothing is inferred."""
+
+    def expected_precision(self, hyper: None) -> np.ndarray:
+        return np.eye(self.size)
+
+    def expected_log_precision(self, hyper: None) -> float:
+        return 0.0
+
+    def divergence(self, hyper: None) -> float:
+        return 0.0
+
+    def learned(self, means: np.ndarray, blocks: np.ndarray, before: None, leap: bool = False) -> None:
+        """Nothing is inferred."""
+
+    def redrawn(self, weights: np.ndarray, before: None, rng: np.random.Generator) -> None:
+        """Nothing is inferred."""
+
+    def population(self, hyper: None, drawn: bool = False) -> np.ndarray:
+        return np.eye(self.size)
+
+
 def _symmetric(A: np.ndarray) -> np.ndarray:
     return (A + A.T) / 2
 

@@ -5,6 +5,7 @@ from typing import Protocol
 from ..arrays import Array
 from ..gaussian import Belief
 from .classwise import ClasswiseFeatures, ClasswiseRows
+from .curved import CurvedRows
 from .features import Features, Latent, LiftedView, View
 from .fourier import FourierRows
 from .grouped import Factor, GroupedRows
@@ -18,6 +19,7 @@ __all__ = [
     "ClasswiseFeatures",
     "ClasswiseRows",
     "Cloud",
+    "CurvedRows",
     "Factor",
     "Features",
     "FilledFeatures",

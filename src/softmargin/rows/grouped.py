@@ -306,13 +306,20 @@ class GroupedRows(NamedTuple):
         return GroupedFeatures(phi, leftover, tuple(members[:n]), tuple(members[n:]), self.layout)
 
     def leftover_root(self, X: np.ndarray) -> np.ndarray | None:
-        """Groups that were not there in the fit are taken for different ones, so that their effects are independent."""
-        leftover = self.lift(X).leftover
-        if not leftover.any():
+        """Groups that were not there in the fit are taken for different ones, so that their effects are independent;
+        what a kernel's points leave over of the fixed effects is not."""
+        fixed = X[:, : self.n_fixed]
+        of_fixed = self.fixed.leftover_root(fixed)
+        leftover = (self.lift(X).leftover.T - self.fixed.lift(fixed).leftover).T
+        if of_fixed is None and not leftover.any():
             return None
-        root = np.zeros((len(leftover), *leftover.shape))
-        root[np.diag_indices(len(leftover))] = np.sqrt(leftover)
-        return root
+        root: Any = np.zeros((len(leftover), *leftover.shape))
+        root[np.diag_indices(len(leftover))] = np.sqrt(clipped_at_zero(leftover))
+        if of_fixed is None:
+            return root
+        if root.ndim == 3:  # the same for all classes
+            of_fixed = np.broadcast_to(of_fixed[:, :, None], (*of_fixed.shape, root.shape[2]))
+        return np.concatenate([of_fixed, root], axis=1)
 
     def view(self, belief: Any, reference: np.ndarray) -> View:
         return LiftedView(self, belief.seen_by(reference))
