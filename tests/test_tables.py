@@ -248,6 +248,7 @@ def test_numbers_of_rows_are_known_in_parts_of_a_table(share):
     [
         np.random.default_rng(0).integers(18, 90, 200),  # ages repeat
         np.arange(60) * 3,  # too far apart
+        np.random.default_rng(0).permutation(np.arange(1880, 2020))[:100],  # years
         np.arange(60) + 0.5,
         np.random.default_rng(0).permutation(40),  # too few to tell
     ],

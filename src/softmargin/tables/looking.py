@@ -15,8 +15,9 @@ _OWN_SHARE = 0.5
 _FEWEST_GAPS = 10
 #: Fewest rows for that to be noticed, and for 1, 2, 3, ... to be row numbers.
 _FEW = 20
-#: Row numbers in any order, of which some may be elsewhere: fewest of them, and the least share of their range.
-_FEWEST_COUNTED, _COUNTED_SHARE = 50, 0.5
+#: Row numbers in any order, of which some may be elsewhere: fewest of them, the least share of their range, and how
+#: far the first may be from 0, as a share of the last.  Years and days of a series begin later.
+_FEWEST_COUNTED, _COUNTED_SHARE, _LATEST_FIRST = 50, 0.5, 0.1
 #: So many entries of a column make it one of numbers or dates that are written in a form which is not read.
 _MOST_SHARE = 0.95
 _OTHER_DATE = r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})([T ].*)?"
@@ -92,7 +93,8 @@ def _counts_rows(values: np.ndarray) -> bool:
     known = np.unique(values[~np.isnan(values)])
     if len(known) < max(_FEWEST_COUNTED, np.sum(~np.isnan(values))) or np.any(known != np.floor(known)):
         return False
-    return len(known) >= _COUNTED_SHARE * (known[-1] - known[0] + 1)
+    begins = 0 <= known[0] <= _LATEST_FIRST * known[-1]
+    return bool(begins and len(known) >= _COUNTED_SHARE * (known[-1] - known[0] + 1))
 
 
 def _date(column: Any, name: str, wishes: Wishes) -> Plan:
