@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -68,8 +69,9 @@ def trials(
     y: np.ndarray,
     splits: Iterable[tuple[np.ndarray, np.ndarray]],
     progress: Callable[[], None] = lambda: None,
+    n_jobs: int | None = None,
 ) -> dict[str, Trial]:
-    """Fits every model on the same splits, on one thread each, so that times can be compared.
+    """Fits every model on the same splits, on one thread each, so that times can be compared; several fits at once.
 
     Examples
     --------
@@ -80,26 +82,28 @@ def trials(
     >>> found["linear"].proba.shape, found["linear"].contradictions
     ((150, 3), 0)
     """
+    jobs = [(name, train, test) for train, test in splits for name in models]
+    work = (delayed(_run)(models[name](), X, y, train, test) for name, train, test in jobs)
     runs: dict[str, list[Trial]] = {name: [] for name in models}
-    with threadpool_limits(1), warnings.catch_warnings():
-        # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
-        warnings.simplefilter("error", InterruptedFitWarning)
-        try:
-            for train, test in splits:
-                for name, make in models.items():
-                    runs[name].append(_run(make(), X, y, train, test))
-                    progress()
-        except InterruptedFitWarning as warning:
-            raise KeyboardInterrupt from warning
+    done: Any = Parallel(n_jobs, return_as="generator")(work)
+    for (name, _, _), trial in zip(jobs, done, strict=True):
+        runs[name].append(trial)
+        progress()
     return {name: _together(found) for name, found in runs.items()}
 
 
 def _run(model: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Trial:
-    start = time.perf_counter()
-    model.fit(_rows(X, train), y[train])
-    seconds = time.perf_counter() - start
-    rows = _rows(X, test)
-    return Trial(y[test], model.predict(rows), model.predict_proba(rows), model.classes_, seconds)
+    with threadpool_limits(1), warnings.catch_warnings():
+        # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
+        warnings.simplefilter("error", InterruptedFitWarning)
+        try:
+            start = time.perf_counter()
+            model.fit(_rows(X, train), y[train])
+            seconds = time.perf_counter() - start
+        except InterruptedFitWarning as warning:
+            raise KeyboardInterrupt from warning
+        rows = _rows(X, test)
+        return Trial(y[test], model.predict(rows), model.predict_proba(rows), model.classes_, seconds)
 
 
 def _rows(X: Any, places: np.ndarray) -> Any:
@@ -141,6 +145,7 @@ def compare(
     n_bootstrap: int = 200,
     random_state: int = 0,
     progress: Callable[[], None] = lambda: None,
+    n_jobs: int | None = None,
 ) -> list[Compared]:
     """Compares models by cross-validation, best log loss first.
 
@@ -159,6 +164,8 @@ def compare(
         Seeds folds and bootstrap.
     progress : callable, optional
         Called after each fit.
+    n_jobs : int, optional
+        Fits at once, each on one thread.
 
     Returns
     -------
@@ -173,7 +180,7 @@ def compare(
     """
     y = np.asarray(y)
     splits = list(StratifiedKFold(n_splits, shuffle=True, random_state=random_state).split(np.zeros(len(y)), y))
-    found = trials(models, X, y, splits, progress)
+    found = trials(models, X, y, splits, progress, n_jobs)
     losses = {name: log_losses(one.y, one.proba, one.classes) for name, one in found.items()}
     best = min(losses, key=lambda name: losses[name].mean())
     compared = []

@@ -34,6 +34,7 @@ def compare(
     ] = None,
     categorical: Categorical = "",
     drop: Drop = "",
+    n_jobs: Annotated[int | None, typer.Option(help="Fits at once.", show_default=False)] = None,
     seed: Seed = 0,
     as_json: As_json = False,
 ) -> None:
@@ -53,7 +54,7 @@ def compare(
     makers = {name: partial(_made, name, names(categorical)) for name in chosen}
     with progress(len(makers) * folds) as advance:
         found = comparison.compare(
-            makers, X, y, n_splits=folds, random_state=seed, progress=partial(advance, data.name)
+            makers, X, y, n_splits=folds, random_state=seed, progress=partial(advance, data.name), n_jobs=n_jobs
         )
     if as_json:
         print_json(
