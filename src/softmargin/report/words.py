@@ -72,10 +72,15 @@ def model_sentence(core: Any) -> str:
     >>> from softmargin import BayesianSVC
     >>> model_sentence(BayesianSVC())
     'BayesianSVC: a Gaussian process behind a hinge loss: a kernel support vector machine on inducing points.'
+    >>> from softmargin import BayesianMixedSVC
+    >>> model_sentence(BayesianMixedSVC(groups=0, kernel="rbf")).endswith("beside the lines.")
+    True
     """
     name = type(core).__name__
     if name == "BayesianSVC" and "hinge" not in getattr(core, "loss_", "hinge"):
         return f"{name}: a Gaussian process on inducing points, with another loss than the hinge."
+    if name == "BayesianMixedSVC" and core.kernel is not None:
+        return f"{name}: {_MODELS[name]}, and a curved function of the columns beside the lines."
     return f"{name}: {_MODELS[name]}." if name in _MODELS else f"{name}, a classifier with probabilities."
 
 
