@@ -139,8 +139,21 @@ def test_every_page_is_reached_from_the_first():
 INNER = {
     *("adam", "arrays", "arrow", "checkpoint", "cli", "columns", "comparison", "demo", "design", "devices", "engine"),
     *("estimators", "extras", "features", "frequencies", "gaussian", "gibbs", "imputation", "inducing", "inference"),
-    *("links", "loo", "machine", "monitor", "priors", "rows", "sampling", "single", "steps", "stochastic", "store"),
-    *("streaming", "together", "tune", "validation", "winning", "wishart"),
+    *(
+        "links",
+        "loo",
+        "machine",
+        "monitor",
+        "parameters",
+        "priors",
+        "rows",
+        "sampling",
+        "single",
+        "steps",
+        "stochastic",
+        "store",
+    ),
+    *("stochastic", "store", "streaming", "together", "tune", "validation", "winning", "wishart"),
 }
 
 

@@ -24,10 +24,10 @@ import scipy.sparse
 from array_api_compat import is_torch_array
 
 from .arrays import to_numpy
+from .parameters import positive_integer, positive_number
 from .store import StoreError, read, write
 from .store.arrays import parts
 from .store.tree import Encoder
-from .validation import positive_integer, positive_number
 
 T = TypeVar("T")
 

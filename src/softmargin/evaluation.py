@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from .metrics import equal_width_bins, wilson_interval
-from .validation import check_weights, positive_integer
+from .parameters import positive_integer
+from .validation import check_weights
 
 __all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate", "log_losses"]
 

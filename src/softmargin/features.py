@@ -14,8 +14,9 @@ from .columns import describe
 from .estimators.kernel import KERNELS
 from .frequencies import HOWS
 from .kernels import Kernel, as_kernel
+from .parameters import one_of, positive_integer
 from .rows import FourierRows
-from .validation import check_rows, check_weights, one_of, positive_integer
+from .validation import check_rows, check_weights
 
 
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

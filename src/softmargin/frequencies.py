@@ -15,7 +15,7 @@ from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
 from .kernels import RBF, Kernel, Matern
-from .validation import one_of, positive_integer
+from .parameters import one_of, positive_integer
 
 #: Sobol points are multiples of 2^-bits; half of that moves them off zero, where quantiles are infinite.
 _BITS = 30

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from .validation import check_weights, one_of, positive_integer
+from .parameters import one_of, positive_integer
+from .validation import check_weights
 
 __all__ = ["ReliabilityCurve", "expected_calibration_error", "reliability_curve", "wilson_interval"]
 

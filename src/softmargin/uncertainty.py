@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 
 from .chunks import n_threads, sweep
 from .links import Link
-from .validation import positive_integer
+from .parameters import positive_integer
 from .winning import even, graded, pieces, winning
 
 __all__ = ["entropy", "mutual_information", "variation_ratio"]

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..extras import needed
 from ..links import probabilities
-from ..validation import positive_integer
+from ..parameters import positive_integer
 from .pool import last_step
 
 #: Rows whose draws are made together: that takes a matrix of all their pairs.

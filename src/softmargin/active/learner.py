@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ..monitor import InterruptedFitWarning
-from ..validation import one_of, positive_integer, positive_number
+from ..parameters import one_of, positive_integer, positive_number
 from .pool import as_pool, row_numbers, taken
 from .progress import Progress
 from .refit import REFITS, Refits, was_interrupted

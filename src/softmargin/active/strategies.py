@@ -32,8 +32,8 @@ from scipy.special import entr, ndtr
 from sklearn.utils import check_random_state
 
 from ..links import probabilities
+from ..parameters import one_of, positive_integer
 from ..uncertainty import by_rows, entropy, latent_of, mutual_information, shift_of, variation_ratio, variation_ratio_of
-from ..validation import one_of, positive_integer
 from .diverse import MOST_AT_ONCE, n_candidates, spread
 from .pool import allowed_rows, as_pool, block_of, blocks, taken
 

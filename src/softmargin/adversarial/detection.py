@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import uncertainty
-from ..validation import one_of
+from ..parameters import one_of
 
 
 class AdversarialDetector(BaseEstimator):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..extras import needed
-from ..validation import meant
+from ..parameters import meant
 from .labels import LabelTypes
 from .passes import summed
 from .sources import Batch

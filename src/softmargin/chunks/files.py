@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..extras import needed
-from ..validation import meant
+from ..parameters import meant
 
 #: Kinds of files, as `pyarrow.dataset` calls them, by their suffixes; these may be followed by one of the others.
 KINDS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..validation import meant
+from ..parameters import meant
 from .files import (
     agreed_schema,
     arrow,

@@ -10,10 +10,10 @@ import numpy as np
 import typer
 
 from ..estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from ..parameters import meant
 from ..store import load
 from ..tables import read_table
 from ..tables.files import SUFFIXES
-from ..validation import meant
 from .showing import complain, refuse_out
 
 __all__ = [

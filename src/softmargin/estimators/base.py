@@ -23,6 +23,7 @@ from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES, Likelihood, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink
 from ..monitor import InterruptedFitWarning, Monitor
+from ..parameters import learning_rate, number_of_jobs, one_of, positive_integer, positive_number
 from ..priors import Classwise, Imputing, Prior
 from ..rows import ClasswiseRows, IncompleteRows
 from ..streaming import NOTHING, Record, begun
@@ -32,11 +33,6 @@ from ..validation import (
     check_weights,
     class_weights,
     codes_of,
-    learning_rate,
-    number_of_jobs,
-    one_of,
-    positive_integer,
-    positive_number,
     present_classes,
     refuse_enormous,
 )

@@ -15,9 +15,10 @@ from ..chunks import dense
 from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import ColumnModel, Imputation, column_sums
+from ..parameters import inclusion_share, one_of, positive_number
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
-from ..validation import has_missing, inclusion_share, one_of, positive_number, refuse_sources
+from ..validation import has_missing, refuse_sources
 from .base import Data, Found
 
 PRIORS = ("ridge", "ard", "laplace-zero")

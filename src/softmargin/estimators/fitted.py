@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..chunks import dense, gather_rows, n_threads, one_blas_thread, rows_in_block, source_of, sweep
 from ..devices import Place, moments_there, on_host
 from ..diagnostics import to_arviz
+from ..parameters import positive_integer
 from ..rows import Rows, View
-from ..validation import has_missing, positive_integer, refuse_sources
+from ..validation import has_missing, refuse_sources
 from .posterior import named_draws
 from .predictions import LatentPredictions, anywhere
 from .reading import moments_of

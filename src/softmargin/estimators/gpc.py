@@ -6,8 +6,8 @@ from typing import Any
 
 from ..inference import DRAWABLE, INFERENCES
 from ..likelihoods import LOSSES, MULTI_CLASS, Likelihood
+from ..parameters import one_of, positive_integer
 from ..tune import JOINT_TUNINGS, QUADRATIC_TUNINGS, Rounds
-from ..validation import one_of, positive_integer
 from .kernel import KernelClassifier
 
 #: The words of ``loss=`` here, and those of the library.

@@ -12,10 +12,11 @@ from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
 from ..likelihoods import LOSSES
 from ..monitor import Monitor
+from ..parameters import one_of, positive_integer
 from ..priors import Ridge
 from ..rows import ClasswiseRows, InducingRows
 from ..tune import TUNINGS, Judges, LabelledRows, Rounds, choose_kernel, moved_points
-from ..validation import check_rows, one_of, positive_integer
+from ..validation import check_rows
 from .base import Data, Found, Parts
 from .partial import StreamingClassifier
 

@@ -16,10 +16,10 @@ import numpy as np
 from ..inducing import choose_points
 from ..kernels import Kernel, as_kernel
 from ..monitor import Monitor
+from ..parameters import one_of, positive_integer
 from ..rows import InducingRows
 from ..tune import LabelledRows
 from ..tune.grouped import Around, GroupedJudges, choose_kernel_within
-from ..validation import one_of, positive_integer
 from .found import Data
 from .kernel import KERNELS, usual_length_scales
 

@@ -19,12 +19,13 @@ from ..inference import Inferred, Plan
 from ..likelihoods import LOSSES
 from ..machine import Arrival, Frame, Journey, Machine, travel
 from ..monitor import Monitor
+from ..parameters import one_of, positive_integer, positive_number
 from ..priors import Ridge
 from ..rows import Cloud, FourierRows, ParticleRows, beneath
 from ..stein import RBFStein, State, SteinKernel, default_kernel
 from ..steps import Ascent, Point
 from ..tune import LabelledRows
-from ..validation import declared_classes, one_of, positive_integer, positive_number, refuse_sources
+from ..validation import declared_classes, refuse_sources
 from .base import Data, Found, Parts
 from .kernel import TunedClassifier
 from .particle_stream import ParticleStream

@@ -13,9 +13,10 @@ from ..design import Design, Nesting
 from ..extras import needed
 from ..gaussian import ClassBelief, class_parts
 from ..monitor import Monitor
+from ..parameters import one_of, positive_number, share
 from ..priors import Classwise, Covariance, Imputing, Part, Standard, Structured, Variances
 from ..rows import CurvedRows, Factor, GroupedRows, InducingRows, LinearRows, beneath, with_beneath
-from ..validation import one_of, positive_number, refuse_empty_columns, share
+from ..validation import refuse_empty_columns
 from .base import Data, Found, Parts
 from .designed import DesignedClassifier
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps

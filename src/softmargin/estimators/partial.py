@@ -9,10 +9,11 @@ from sklearn.utils import check_random_state
 from ..chunks import n_threads, one_blas_thread
 from ..inference import Inferred
 from ..monitor import Monitor
+from ..parameters import share
 from ..priors import Prior
 from ..rows import ReducedRows, beneath
 from ..streaming import Stream, absorb
-from ..validation import declared_classes, has_missing, refuse_sources, share
+from ..validation import declared_classes, has_missing, refuse_sources
 from .base import BayesianClassifier, Found, Parts
 from .predictions import kept_on_failure
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..chunks import n_threads
-from ..validation import positive_integer
+from ..parameters import positive_integer
 from .head import MarginHead
 from .hybrid import HybridClassifier
 from .training import evaluated

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..arrays import inverse_lower, to_numpy
 from ..gaussian import class_parts
+from ..parameters import one_of
 from ..rows import ClasswiseRows
-from ..validation import one_of
 
 #: Losses whose expectations are bounds, and how classes may meet in them: a minibatch has nothing else to go by.
 LOSSES = ("hinge", "hinge-augmented", "logistic", "logistic-jj")

@@ -16,11 +16,11 @@ from ..gaussian import Belief
 from ..kernels import RBF, Constant
 from ..likelihoods import named_likelihood
 from ..links import probabilities, settled
+from ..parameters import one_of, positive_integer, positive_number
 from ..priors import Ridge
 from ..rows import Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
-from ..validation import one_of, positive_integer, positive_number
 from .closed import check_words, checked, known_to
 from .memory import Memory
 from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes

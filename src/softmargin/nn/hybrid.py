@@ -19,18 +19,8 @@ from ..arrays import to_numpy
 from ..chunks import n_threads
 from ..estimators.predictions import LatentPredictions, kept_on_failure
 from ..monitor import InterruptedFitWarning, Monitor
-from ..validation import (
-    check_labels,
-    check_rows,
-    codes_of,
-    declared_classes,
-    number_of_jobs,
-    one_of,
-    positive_integer,
-    positive_number,
-    present_classes,
-    refuse_infinite,
-)
+from ..parameters import number_of_jobs, one_of, positive_integer, positive_number
+from ..validation import check_labels, check_rows, codes_of, declared_classes, present_classes, refuse_infinite
 from .closed import check_words
 from .head import MarginHead
 from .networks import NETWORKS, Standardised

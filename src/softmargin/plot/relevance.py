@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chunks import dense
-from ..validation import share
+from ..parameters import share
 from .models import column_names, fitted_inside, seen_inside, shortest_list
 from .style import FILLS, MARKS, list_axes, listed
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from ..chunks import source_of
 from ..design.formula import read
 from ..estimators import BayesianMixedSVC, BayesianSVC
-from ..validation import meant
+from ..parameters import meant
 from .encoder import TableEncoder
 from .frames import FrameTransformer, frame_of
 from .lazily import pandas

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..validation import one_of, positive_integer
+from ..parameters import one_of, positive_integer
 from .frames import FrameTransformer, known_names
 from .looking import Wishes, plan_of
 from .plans import OTHER, Plan

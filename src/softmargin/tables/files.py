@@ -9,7 +9,7 @@ from typing import Any
 
 from ..chunks.files import GAPS, KINDS, LOOK, suffix_of, text_form
 from ..extras import needed
-from ..validation import meant
+from ..parameters import meant
 from .lazily import pandas
 
 __all__ = ["SUFFIXES", "read_table", "write_table"]

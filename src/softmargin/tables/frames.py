@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
 
-from ..validation import meant
+from ..parameters import meant
 from .lazily import pandas
 from .plans import Plan
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...evaluation import MEASURES, Estimate
+from ...evaluation import MEASURES, Estimate, log_losses
 from ..charts import Axis, interval
 from ..facts import Facts
 from ..numbers import count, fixed, number, percent, plural
@@ -92,10 +92,8 @@ def _reference_words(facts: Facts) -> Markup | None:
     """The paired difference from the other model."""
     if facts.reference is None:
         return None
-    own, other = (
-        -np.log(np.maximum(proba[np.arange(len(facts.codes)), facts.codes], np.finfo(float).eps))
-        for proba in (facts.proba, facts.reference)
-    )
+    places = np.arange(len(facts.classes))
+    own, other = (log_losses(facts.codes, proba, places) for proba in (facts.proba, facts.reference))
     weight = facts.weight / facts.weight.sum()
     mean = float(weight @ (own - other))
     half = 1.96 * math.sqrt(float(weight**2 @ (own - other - mean) ** 2))
