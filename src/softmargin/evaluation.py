@@ -212,7 +212,7 @@ class _Rows(NamedTuple):
         check_consistent_length(y, p)
         if not np.all((p >= 0) & (p <= 1)) or not np.allclose(p.sum(axis=1), 1.0, atol=1e-6):  # also false for NaN
             raise ValueError("proba must hold numbers between 0 and 1 that add up to 1 in each row.")
-        codes, n = _codes(y, classes), len(y)
+        codes, n = codes_among(y, classes), len(y)
         predicted, own = p.argmax(axis=1), p[np.arange(n), codes]
         wrong = (predicted != codes).astype(float)
         if len(classes) == 2:
@@ -266,7 +266,7 @@ def _area(score: np.ndarray, positive: np.ndarray) -> Callable[[np.ndarray], flo
     return area
 
 
-def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def codes_among(y: np.ndarray, classes: np.ndarray, who: str = "the probabilities do") -> np.ndarray:
     """The place of each label among the classes, in the order of the columns."""
     order = np.argsort(classes, kind="stable")
     try:
@@ -275,9 +275,9 @@ def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     except TypeError:  # labels and classes that cannot be compared
         known = np.zeros(len(y), dtype=bool)
     if not np.all(known):
-        strange = np.asarray(y)[~known]
+        strange = np.asarray(y)[~known].tolist()
         raise ValueError(
-            f"{len(strange)} labels are of classes that the probabilities do not know, such as {strange[0]!r}; "
-            f"known are {', '.join(map(repr, classes.tolist()[:10]))}."
+            f"{len(strange)} labels are of classes that {who} not know, such as {strange[0]!r}; known are "
+            f"{', '.join(map(repr, classes.tolist()[:10]))}. Drop those rows."
         )
     return order[places]

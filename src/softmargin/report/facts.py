@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from ..evaluation import Evaluation, evaluate
+from ..evaluation import Evaluation, codes_among, evaluate
 from ..validation import check_weights
 from .page import shown
 from .rows import Rows
@@ -75,7 +75,7 @@ class Facts:
         if not weight.any():
             raise ValueError("All weights are zero: at least one row needs a positive weight.")
         classes = np.asarray(model.classes_)
-        codes = _codes(y, classes)
+        codes = codes_among(y, classes, "the model does")
         proba = np.asarray(model.predict_proba(X), dtype=float)
         other = None if reference is None else _reference(reference, X, classes, proba.shape)
         return cls(model, core, X, rows, classes, codes, weight, proba, other, random_state, sample_weight is not None)
@@ -189,19 +189,6 @@ def _apart(model: Any, core: Any, X: Any, y: Any) -> tuple[Any, np.ndarray]:
     if y is None:
         raise ValueError("y is None: a report needs the labels of the rows.")
     return X, column_or_1d(np.asarray(y))
-
-
-def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The places of labels among the classes of the model."""
-    place = {label: k for k, label in enumerate(classes.tolist())}
-    codes = np.array([place.get(label, -1) for label in y.tolist()], dtype=int)
-    strange = y[codes < 0].tolist()
-    if strange:
-        raise ValueError(
-            f"{len(strange)} labels in y are of classes that the model does not know, such as {strange[0]!r}; it knows "
-            f"{', '.join(map(repr, classes.tolist()[:10]))}. Drop those rows."
-        )
-    return codes
 
 
 def _reference(reference: Any, X: Any, classes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
