@@ -143,3 +143,42 @@ def test_sums_that_lose_the_prior_are_told_as_such(monkeypatch, table):
     monkeypatch.setattr(BayesianLinearSVC, "_inferred", lost)
     with pytest.raises(ValueError, match="Columns or weights lie so many orders of magnitude apart"):
         BayesianLinearSVC().fit(*table)
+
+
+def test_single_precision_has_no_number_for_the_spread_of_denormal_columns(table):
+    X, y = table
+    least = np.finfo(np.float32).smallest_subnormal
+    sound(BayesianLinearSVC(random_state=0), np.array([[-least], [0.0]], dtype=np.float32), np.array([0, 1]))
+
+
+def test_the_last_of_small_integers_is_a_group_as_well(table):
+    X, y = table
+    frame = pd.DataFrame({"x": X[:, 0], "group": np.arange(98, 128, dtype=np.int8)})
+    model = sound(BayesianMixedSVC(groups="group", random_state=0), frame, y)
+    unseen = frame.assign(group=np.arange(68, 98, dtype=np.int8))
+    assert np.isfinite(model.predict_proba(unseen)).all()
+
+
+def test_effects_in_units_whose_square_is_no_number(rng):
+    X, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30)
+    huge = np.column_stack([1e202 * X[:, 0], np.arange(30) % 5])
+    model = sound(BayesianMixedSVC(groups={1: [0]}, random_state=0), huge, y)
+    assert all(np.isfinite(each).all() for each in model.variance_components_.values())
+
+
+def test_intercepts_of_columns_far_from_zero_have_deviations(rng):
+    x, y = rng.normal(size=(40, 1)), rng.integers(0, 2, 40)
+    near = BayesianLinearSVC(random_state=0).fit(x + 1e3, y)
+    far = sound(BayesianLinearSVC(random_state=0), 1e180 * (x + 1e3), y)
+    np.testing.assert_allclose(far.intercept_std_, near.intercept_std_, rtol=1e-6)  # it has no unit
+
+
+def test_a_column_beyond_squares_is_named_where_it_stays_in_its_units():
+    X = np.array([[-1e170], [0.0]])  # whose mean and spread are those of a constant
+    with pytest.raises(ValueError, match="Column 0 reaches"):
+        BayesianLinearSVC(standardize=False).fit(X, [0, 1])
+
+
+def test_newton_judges_classes_that_meet():
+    X = np.array([[-0.5], [0.2], [1.1]])
+    sound(BayesianSVC(multi_class="crammer-singer", tune="bound-steps", random_state=0), X, np.array(["a", "b", "c"]))

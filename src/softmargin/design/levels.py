@@ -62,7 +62,7 @@ class Levels(NamedTuple):
         table = np.full(last - first + 2, -1, dtype=np.int64)  # one more, for those that lie outside
         table[self.labels.astype(np.int64) - first] = np.arange(len(self.labels))
         inside = (values >= first) & (values <= last)
-        return table[np.where(inside, values, last + 1).astype(np.int64) - first]
+        return table[np.where(inside, values.astype(np.int64), last + 1) - first]
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:

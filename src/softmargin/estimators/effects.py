@@ -31,6 +31,8 @@ _VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": (2.0
 _INTERCEPT_VARIANCE, _INTERCEPT_VARIANCE_OF_RIVALS = 1e8, 1e3
 #: Columns that reach further, in units of their prior, leave nothing of it to be felt.
 _FURTHEST = 1e12
+#: Nor can columns that reach further be squared, whether they vary or not.
+_SQUARED = 1e100
 #: Tables of more columns do not learn what these say of each other unless entries are missing.
 _MOST_FORETOLD = 500
 #: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
@@ -68,6 +70,7 @@ def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffec
     center = columns.center if intercept else np.zeros_like(columns.center)
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
     varies = columns.spread != np.maximum(1.0, np.abs(columns.center))  # that is how a constant one is described
+    varies |= columns.spread > _SQUARED
     _refuse_far(np.maximum(np.abs(columns.center - center), varies * columns.spread) / scale)
     prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)
     of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
@@ -134,7 +137,8 @@ def coefficients(rows: LinearRows, mean: np.ndarray, covariance: np.ndarray) -> 
     coef, intercept = rows.to_user_units(mean)
     _, shift = rows.to_user_units(np.eye(len(mean)))
     std = np.sqrt(np.diagonal(covariance)[: len(rows.scale)]) / rows.scale
-    of_intercept = np.sqrt(shift @ covariance @ shift)
+    far = np.abs(shift).max(initial=1.0)  # whose square may be too large for a number
+    of_intercept = far * np.sqrt((shift / far) @ covariance @ (shift / far))
     return Coefficients(coef[None, :], std[None, :], np.atleast_1d(intercept), np.atleast_1d(of_intercept))
 
 

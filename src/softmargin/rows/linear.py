@@ -39,8 +39,9 @@ class LinearRows(NamedTuple):
 
     def lift(self, X: Array) -> Features:
         xp = namespace(X)
+        scale = xp.clip(like(self.scale, X), xp.finfo(X.dtype).smallest_normal)  # in single precision it may be 0
         with np.errstate(over="ignore"):  # what is too far for a number is clipped
-            phi = clipped((X - like(self.center, X)) / like(self.scale, X), -_FAR, _FAR)
+            phi = clipped((X - like(self.center, X)) / scale, -_FAR, _FAR)
         if self.intercept:
             phi = xp.concat([phi, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
         return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))

@@ -105,7 +105,8 @@ class Newton(Evidence):
 
     def _asked(self, features: Sequence[Features], belief: Belief) -> tuple[Sites, ...]:
         def one_block(index: int) -> tuple[Sites, float]:
-            (_, y, weight), latent = self._blocks[index], features[index].moments(belief)
+            (_, y, weight) = self._blocks[index]
+            latent = self._latent[index] = features[index].moments(belief)
             sites = self._likelihood.sites(y, latent.mu, latent.v)
             return sites, float(weight @ self._likelihood.log_density(y, latent.mu))
 
