@@ -145,8 +145,7 @@ def test_sums_that_lose_the_prior_are_told_as_such(monkeypatch, table):
         BayesianLinearSVC().fit(*table)
 
 
-def test_single_precision_has_no_number_for_the_spread_of_denormal_columns(table):
-    X, y = table
+def test_single_precision_has_no_number_for_the_spread_of_denormal_columns():
     least = np.finfo(np.float32).smallest_subnormal
     sound(BayesianLinearSVC(random_state=0), np.array([[-least], [0.0]], dtype=np.float32), np.array([0, 1]))
 
