@@ -56,7 +56,7 @@ TESTS = {
     "engine.py": ["engine", "classwise", "rows_incomplete"],
     "gaussian.py": ["gaussian", "mutants_gaussian", "classwise", "steps"],
     "priors/": ["priors", "priors_covariance", "priors_selection", "priors_structured", "classwise"],
-    "steps.py": ["steps", "classwise"],
+    "steps.py": ["steps", "steps_rules", "classwise"],
     "rows/": [
         "rows",
         "rows_grouped",

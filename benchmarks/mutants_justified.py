@@ -60,17 +60,7 @@ JUSTIFIED: dict[str, str] = {
     "steps.py Ascender.__init__: 0 -> 1": (
         "without a bound steps are combined with one before: another way to where means rest"
     ),
-    "steps.py Ascender.__init__: max -> min (#2)": ("a smaller tolerance: the same end, later"),
     "steps.py Ascender._begun: _NEAR if self._nearly_newton else np.inf -> np.inf if self._nearly_newton else _NEAR": (
-        "how soon steps are combined or grow again: another way to the same end"
-    ),
-    "steps.py Ascender._step: 0 -> 1": "where classes part steps are nearly Newton's, and the next one alone tells",
-    "steps.py _Climb.__init__: 1 -> 2": ("how soon steps are combined or grow again: another way to the same end"),
-    "steps.py _Climb.__init__: 1 -> 2 (#2)": ("how soon steps are combined or grow again: another way to the same end"),
-    "steps.py _Climb.__init__: 0 -> 1 (#4)": (
-        "the first step counts as one of a class by itself: it has no steps before it to forget"
-    ),
-    "steps.py _Climb.may_extrapolate: 0 -> 1 (#2)": (
         "how soon steps are combined or grow again: another way to the same end"
     ),
     "rows/incomplete.py IncompleteRows.width: 2 -> 3": (

@@ -40,12 +40,16 @@ _MOST_LOST = 0.5
 #: Steps of classes together that must be shorter than this are left to each class by itself, for as many steps as these
 #: at first and at most.
 _APART, _FIRST_APART, _MOST_APART = 0.25, 2, 16
+#: Where nothing watches over steps that go further than the one before, they are halved, but to no less than this.
+_SHORTEST_UNWATCHED = 0.1
+#: So many rounding errors of the rows are no fall of the objective.
+_ROUNDING = 10
 #: Gains are not taken to shrink more slowly than this from step to step.
 _SLOWEST = 0.98
 #: Most plain steps between a rejected extrapolation and the next.
 _MOST_PENANCE = 8
-#: Earlier points are kept while they take no more than this.
-_MEMORY_BYTES = 2**30
+#: Earlier points are kept while they take no more than this, each about five matrices while it is combined.
+_MEMORY_BYTES, _BYTES_AN_ENTRY = 2**30, 5 * 8
 
 
 class Natural(NamedTuple):
@@ -94,7 +98,8 @@ def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Nat
 
     With residuals :math:`f_k = g_k - \theta_k` (image less natural parameters), find the
     :math:`\gamma` that minimises :math:`|f_k - \sum_j \gamma_j (f_{j+1} - f_j)|`, take the same combination of the
-    :math:`\theta` and of the :math:`g`, and step from the first towards the second.
+    :math:`\theta` and of the :math:`g`, and step from the first towards the second.  A ridge of 1e-12 keeps
+    differences of steps that are nearly parallel from being followed for their rounding errors.
     """
     last = points[-1]
     residuals = [prior.felt(last.belief, *combined(point.image, -1, point.natural)) for point in points]
@@ -199,7 +204,7 @@ class Ascender:
         self._memory = memory if likelihood.is_bound else 0
         self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_gaussian
         self._monitor, self._page = monitor if monitor is not None else Monitor(), page
-        self._noise = max(1e-12, 10 * precision_of(reference))
+        self._noise = max(1e-12, _ROUNDING * precision_of(reference))
         self._tol = max(tol, self._noise)
 
     def run(self, start: Natural | None = None, before: Belief | None = None) -> Ascent:
@@ -228,7 +233,8 @@ class Ascender:
     def _climbed(self, climb: _Climb) -> str:
         """All other passes, and why they came to an end."""
         while True:
-            if climb.parts and self._stats_apart is not None:
+            if climb.parts:
+                assert self._stats_apart is not None
                 climb.part(self._stats_apart(climb.point.belief), self._longest_apart)
                 self._page.note(climb.state)
             if climb.calm >= _CALM or climb.rate < _SHORTEST:
@@ -300,7 +306,7 @@ class _Climb:
         self.rate, self.calm, self.to_come = longest, 0, float("inf")
         self._longest = longest
         self._memory, self._near, self._gain = memory, near, float("inf")
-        self._plain_steps_due, self._penance = 0, 1
+        self._plain_steps_due = self._penance = 1
         self._patience, self._steps_to_grow, self._grown = 1, 0, False
         #: Steps that classes still go each by itself, the last of them to a point from where they go together.
         self.apart, self._next_apart, self._longest_together = 0, _FIRST_APART, longest
@@ -320,7 +326,7 @@ class _Climb:
 
     @property
     def may_extrapolate(self) -> bool:
-        if self._memory == 0 or len(self.recent) == 1 or self._plain_steps_due > 0:
+        if len(self.recent) == 1 or self._plain_steps_due > 0:
             return False
         return self._gain <= self._near * _size(self.point)
 
@@ -330,13 +336,13 @@ class _Climb:
         self._steps_to_grow -= 1
         self._grown = self._steps_to_grow < 0 and self.rate < self._longest
         if not ascending and gain >= self._gain:
-            self.rate = max(0.1, self.rate / 2)
+            self.rate = max(_SHORTEST_UNWATCHED, self.rate / 2)
         elif self._steps_to_grow < 0:
             self.rate = min(self._longest, 2 * self.rate)
         self.point, self._gain = candidate, gain
         self.best = max(self.best, candidate, key=lambda point: point.objective)
         self.recent = [*self.recent, candidate][-(self._memory + 1) :]
-        self._plain_steps_due = max(0, self._plain_steps_due - 1)
+        self._plain_steps_due -= 1
         if extrapolated:
             self._penance = 1
         if self.apart:
@@ -356,7 +362,7 @@ class _Climb:
         if extrapolated:  # each time in a row it takes twice as many plain steps to try again
             self._plain_steps_due, self._penance = self._penance, min(2 * self._penance, _MOST_PENANCE)
         else:
-            if self._grown:  # it was too soon, and each time in a row twice as soon
+            if self._grown:  # it was too soon: each time it takes twice as many steps to try again
                 self._patience = min(2 * self._patience, _MOST_PENANCE)
                 self._steps_to_grow = self._patience
             self.rate, self._near, self._grown = self.rate / 2, np.inf, False
@@ -370,8 +376,8 @@ def _still_to_come(gain: float, before: float, share: float) -> float:
 
 
 def _affordable_memory(point: Point) -> int:
-    """How many earlier points fit in memory: each comes to about five matrices while it is combined."""
-    return int(_MEMORY_BYTES // (40 * max(1, size_of(point.stats.G))))
+    """How many earlier points fit in memory."""
+    return int(_MEMORY_BYTES // (_BYTES_AN_ENTRY * max(1, size_of(point.stats.G))))
 
 
 def _size(point: Point) -> float:
