@@ -47,25 +47,34 @@ from mutants_made import PACKAGE, Mutant, left_alone, mutants_of, mutated_code, 
 
 ROOT = Path(__file__).resolve().parent.parent
 
+CLASSWISE = ["classwise", "classwise_ascent", "classwise_routes"]
 #: The tests of each part, those that matter most first; those of `EVERYWHERE` concern all of them.
 TESTS = {
-    "likelihoods/": ["likelihoods", "likelihoods_classes"],
+    "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting"],
     "kernels/": ["kernels"],
     "links.py": ["links", "links_classes"],
-    "loo.py": ["loo", "classwise"],
-    "engine.py": ["engine", "classwise", "rows_incomplete"],
-    "gaussian.py": ["gaussian", "mutants_gaussian", "classwise", "steps"],
-    "priors/": ["priors", "priors_covariance", "priors_selection", "priors_structured", "classwise"],
-    "steps.py": ["steps", "steps_rules", "classwise"],
+    "loo.py": ["loo", *CLASSWISE],
+    "engine.py": ["engine", *CLASSWISE, "rows_incomplete", "rows_incomplete_bound"],
+    "gaussian.py": ["gaussian", "mutants_gaussian", *CLASSWISE, "steps", "steps_parts"],
+    "priors/": [
+        "priors",
+        "priors_covariance",
+        "priors_selection",
+        "priors_structured",
+        "priors_structured_columns",
+        *CLASSWISE,
+    ],
+    "steps.py": ["steps", "steps_rules", "steps_parts", *CLASSWISE],
     "rows/": [
         "rows",
         "rows_grouped",
         "rows_incomplete",
+        "rows_incomplete_bound",
         "rows_reduced",
         "fourier",
         "particles",
         "mutants_rows",
-        "classwise",
+        *CLASSWISE,
     ],
 }
 EVERYWHERE = ["equivalence"]

@@ -43,7 +43,8 @@ from common import arguments, print_table, report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from strategies import Trouble, outcome, troubles  # which the tests share
+from promises import outcome  # which the tests share
+from strategies import Trouble, troubles
 
 N, N_QUICK, BATCH = 10_000, 100, 50
 #: Seconds of the processor that cutting down one table may take, and how long a refusal is shown.

@@ -1,6 +1,8 @@
 """Fitted models of every kind that a file has to hold, each with rows to ask it about."""
 
+import io
 import warnings
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -163,3 +165,14 @@ def fitted(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return MODELS[name]()
+
+
+def small_model():
+    """A model whose file is small, and some rows."""
+    X, y = moons()
+    return BayesianLinearSVC(random_state=0, link="probit").fit(X, y), X
+
+
+def members_of(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return {info.filename: file.read(info) for info in file.infolist()}

@@ -2,16 +2,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-import contracts
 from softmargin import monitor as monitor_module
 from softmargin import steps
 from softmargin.chunks import Table
-from softmargin.engine import Problem, Stats, objective
-from softmargin.gaussian import Belief, ClassBelief
+from softmargin.engine import Problem, objective
+from softmargin.gaussian import Belief
 from softmargin.kernels import RBF
 from softmargin.likelihoods import (
     AugmentedHinge,
@@ -19,16 +17,14 @@ from softmargin.likelihoods import (
     Hinge,
     JaakkolaJordan,
     Logistic,
-    OneVersusRest,
     Probit,
     Quadrature,
-    Softmax,
     Taylor,
 )
 from softmargin.monitor import Monitor
-from softmargin.priors import Classwise, Ridge, VarianceComponents
-from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
-from softmargin.steps import Ascender, Natural, Point, blend, extrapolate
+from softmargin.priors import Ridge, VarianceComponents
+from softmargin.rows import InducingRows, LinearRows
+from softmargin.steps import Ascender, Natural
 
 BOUNDS = [Hinge(), AugmentedHinge(), JaakkolaJordan(), Quadrature(Logistic()), Quadrature(Probit()), Gaussian(0.7)]
 
@@ -282,134 +278,3 @@ def test_stats_that_are_not_finite_are_never_accepted(likelihood):
     assert end.reason == "converged"
     assert [entry["accepted"] for entry in monitor.history[:3]] == [True, True, False]
     assert_allclose(end.point.belief.mean, ascender(problem, tol=1e-10).run().point.belief.mean, atol=1e-3)
-
-
-# Combinations ------------------------------------------------------------------------------------
-
-
-def test_blend_is_a_convex_combination(rng):
-    old, new = Natural(np.eye(2), np.ones(2)), Natural(3 * np.eye(2), np.zeros(2))
-    G, h = blend(old, new, 0.25)
-    assert_allclose(G, 1.5 * np.eye(2))
-    assert_allclose(h, 0.75)
-    assert blend(old, new, 1) is new
-
-
-def point_of(natural, target, contraction):
-    """A point whose full step shrinks the distance to ``target`` by a factor for each of two directions."""
-    (g0, h0), (g1, h1) = natural, target
-    image = Stats(g1 + contraction[0] * (g0 - g1), h1 + contraction[1] * (h0 - h1), 0.0, 1.0)
-    return Point(Natural(*natural), contracts.random_belief(2), image, 0.0)
-
-
-@pytest.mark.parametrize("convert", [np.asarray, torch.from_numpy])
-@pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_extrapolation_solves_linear_maps_exactly(rate, convert):
-    target = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([1.0, -2.0])
-    # The steps are linear in the distance, and these distances lie in one plane with the target.
-    starts = [(target[0] + a * np.eye(2), target[1] + b * np.ones(2)) for a, b in ((1, 2), (-0.5, 0.3), (2, -1))]
-    points = [point_of(start, target, (0.9, -0.4)) for start in starts]
-    like = convert(np.zeros(1))
-    points = [
-        Point(Natural(*map(convert, natural)), belief.seen_by(like), Stats(convert(G), convert(h), 0.0, 1.0), 0.0)
-        for natural, belief, (G, h, *_), _ in points
-    ]
-    G, h = extrapolate(points, Ridge.isotropic(len(points[-1].natural.h)), rate)
-    assert_allclose(np.asarray(G), target[0], atol=1e-5)
-    assert_allclose(np.asarray(h), target[1], atol=1e-5)
-
-
-def test_extrapolation_of_points_that_do_not_move_is_a_plain_step():
-    point = point_of((np.eye(2), np.ones(2)), (2 * np.eye(2), np.zeros(2)), (0.5, 0.5))
-    G, h = extrapolate([point, point, point], Ridge.isotropic(len(point.natural.h)))
-    assert_allclose(G, point.image.G)
-    assert_allclose(h, point.image.h)
-
-
-@pytest.mark.parametrize(("ascending", "share"), [(True, 0.5), (False, 0.25)])
-def test_what_is_to_come_does_not_depend_on_the_length_of_the_last_step(ascending, share):
-    # Half a step gains half of what a whole one does; a mean goes half the way, a quarter of it squared.
-    to_come = []
-    for rate, gain in ((1.0, 0.8), (0.5, share * 0.8)):
-        climb = steps._Climb(SimpleNamespace(objective=0.0), 5, np.inf)
-        climb.rate = rate
-        climb.accept(SimpleNamespace(objective=1.0), gain, extrapolated=False, ascending=ascending)
-        to_come.append(climb.to_come)
-    assert_allclose(to_come[1], to_come[0])
-    assert to_come[0] == 0.8
-
-
-@pytest.mark.parametrize("taken_along", [0.3, -0.3])
-def test_classes_that_take_each_other_along_promise_their_decrement(taken_along, rng):
-    parts = tuple(contracts.random_belief(3, seed) for seed in range(2))
-    slope = tuple(rng.normal(size=(2, 3)))
-    along = tuple(taken_along * own for own in slope)
-    G, h = tuple(np.linalg.inv(part.covariance) - np.eye(3) for part in parts), tuple(rng.normal(size=(2, 3)))
-    asked = tuple(a + b + c for a, b, c in zip(h, slope, along, strict=True))
-    point = Point(Natural(G, h), ClassBelief(parts), Stats(G, asked, 0.0, 1.0, along), 0.0)
-    alone = sum(0.5 * g @ part.covariance @ g for g, part in zip(slope, parts, strict=True))
-    # The decrement is half of slope times step; no less is promised than by the slopes alone.
-    wanted = steps._BEYOND * alone * max(1.0, 1.0 + taken_along)
-    assert_allclose(steps.promised(point, Classwise.alike(Ridge.isotropic(3), 2)), wanted, rtol=1e-9)
-
-
-@pytest.mark.parametrize(("before", "ratio"), [(1.0, 0.9), (0.02, 0.7), (5.0, 0.1)])
-def test_slow_gains_are_taken_for_a_geometric_series(before, ratio):
-    gain = ratio * before
-    series = sum(gain * ratio**k for k in range(1, 400))
-    # Where gains fall fast what is to come is at most the last of them, as far as anybody knows.
-    assert_allclose(steps._still_to_come(gain, before, 1.0), max(series, gain), rtol=1e-9)
-
-
-def test_a_rejected_step_and_a_parting_begin_anew():
-    climb = steps._Climb(Point(Natural(0.0, 0.0), None, "together", 0.0), 5, np.inf)
-    climb.calm, climb.parts = 1, True
-    climb.reject(extrapolated=False)
-    assert climb.calm == 0
-    climb.part("apart", 0.5)
-    assert climb.point.stats == "apart"
-    assert not climb.parts
-
-
-def test_classes_part_only_after_steps_that_are_too_short(monkeypatch):
-    problem = linear_problem(Hinge())
-    point = Point(Natural(0.0, 0.0), None, None, 0.0)
-    for stats_apart, apart, parts in ((problem.stats, 0, True), (problem.stats, 1, False), (None, 0, False)):
-        ascent, climb = ascender(problem, stats_apart=stats_apart), steps._Climb(point, 5, np.inf)
-        climb.apart = apart
-        history = []
-        for _ in range(3):  # to steps of a half, a quarter, an eighth
-            ascent._reject(climb, extrapolated=False)
-            history.append(climb.parts)
-        assert history == [False, False, parts]
-
-
-@pytest.mark.parametrize(("likelihood", "may_part"), [(Softmax(), True), (OneVersusRest(), False)], ids=repr)
-def test_classes_that_go_together_may_part(likelihood, may_part, monkeypatch, rng):
-    X, y = rng.normal(size=(30, 2)), rng.integers(0, 3, size=30).astype(float)
-    rows, prior = ClasswiseRows(LinearRows(np.zeros(2), np.ones(2)), 3), Classwise.alike(Ridge.isotropic(3), 3)
-    problem = Problem(Table(X, y, np.ones(30), 64), rows, likelihood, prior)
-    given = {}
-
-    def watched(*args, **options):
-        given.update(options)
-        return Ascender(*args, **options)
-
-    monkeypatch.setattr(steps, "Ascender", watched)
-    steps.ascend(problem, tol=1e-3, max_passes=3)
-    assert given["stats_apart"] == (problem.stats if may_part else None)
-
-
-@pytest.mark.parametrize(("steps_apart", "by_itself"), [(0, False), (1, False), (2, True)])
-def test_the_last_step_apart_leads_to_where_classes_go_together(steps_apart, by_itself):
-    problem, passes = linear_problem(Hinge()), []
-
-    def watched(name):
-        return lambda belief: (passes.append(name), problem.stats(belief))[1]
-
-    ascent = ascender(problem, watched("together"), stats_apart=watched("apart"))
-    start = Natural(*problem.prior.start(problem.table.reference))
-    climb = steps._Climb(ascent._visit(start, None), 5, np.inf)
-    climb.apart = steps_apart
-    assert ascent._try(climb.point.towards_image(1.0), climb.point, climb) is not None
-    assert passes == ["together", "apart" if by_itself else "together"]

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from promises import check, check_warnings, outcome, watched
 from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.arrays import NotPositiveDefiniteError
-from strategies import Trouble, check, check_warnings, outcome, troubles, watched
+from strategies import Trouble, troubles
 
 EVERY = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
 
