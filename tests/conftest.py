@@ -6,6 +6,7 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -18,6 +19,25 @@ pytest.register_assert_rewrite("contracts")
 
 settings.register_profile("softmargin", deadline=None, derandomize=True, max_examples=60, database=None)
 settings.load_profile("softmargin")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", metavar="SEED", help="files, and the tests of each file, in a random order")
+
+
+@pytest.hookimpl(trylast=True)  # after those that put tests together
+def pytest_collection_modifyitems(config, items):
+    """Each worker shuffles for itself, and all have to come to the same order: so there is no seed but a given one."""
+    seed = config.getoption("shuffle", None)
+    if seed is None:
+        return
+    by_lot, files = random.Random(seed), {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    parts = list(files.values())
+    for part in (*parts, parts):
+        by_lot.shuffle(part)
+    items[:] = itertools.chain.from_iterable(parts)
 
 
 @pytest.fixture
