@@ -136,7 +136,7 @@ def tilted_shares(mu, v):
     :math:`\log p + v p = c + \mu + v / 2` is Wright's omega function, :math:`v p = \omega(c + \mu + v/2 + \log v)`.
     """
     mu = mu - mu.max()
-    flat = v == 0
+    flat = v < 1e-200  # what is left of so little has no digits
     log_v = np.log(np.where(flat, 1.0, v))
 
     def p(c):

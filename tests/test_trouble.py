@@ -21,7 +21,7 @@ def test_tables_are_answered_by_sound_probabilities_or_by_words(trouble):
 
 
 def sound(model, X, y, new=None, **fit):
-    """Fits without a warning of NumPy's, and demands what `strategies.check` does of these rows and of others."""
+    """Fits without a warning of NumPy's, and demands what `promises.check` does of these rows and of others."""
     with watched() as seen:
         model.fit(X, y, **fit)
         check(model, Trouble(model, X, y, None, X if new is None else new, False, False, ""))
