@@ -63,11 +63,16 @@ JUSTIFIED: dict[str, str] = {
     "steps.py Ascender._begun: _NEAR if self._nearly_newton else np.inf -> np.inf if self._nearly_newton else _NEAR": (
         "how soon steps are combined or grow again: another way to the same end"
     ),
-    "rows/incomplete.py IncompleteRows.width: 2 -> 3": (
-        "how much room features are taken to need: whether they are kept, not what they are"
-    ),
     "likelihoods/classes.py Softmax.shares: xp.max -> xp.min": "any shift that all classes have in common",
-    "rows/inducing.py InducingRows.least_rows: 1 -> 2": "how many rows a block has at least, not what becomes of them",
     "rows/particles.py ParticleRows.each: 1 -> 2": "how many particles go at once, not what becomes of them",
     "rows/particles.py ParticleView.values: 0 -> 1": "how many particles go at once, not what becomes of them",
+    "rows/incomplete.py IncompleteFeatures.drawn: :self.n_columns -> :self.n_columns + 1": (
+        "batches look up no columns but those that may be missing"
+    ),
+    "rows/incomplete.py IncompleteFeatures.drawn: 0 -> 1": (
+        "weights are known, and nobody looks at the variances of latent values under them"
+    ),
+    "rows/incomplete.py IncompleteFeatures.drawn: filled.means + np.einsum('ijk,ik->ij', "
+    "np.linalg.cholesky(filled.covariances), noise) -> filled.means - np.einsum('ijk,ik->ij', "
+    "np.linalg.cholesky(filled.covariances), noise)": "a normal deviate is as likely as its negative",
 }

@@ -65,7 +65,7 @@ class ClasswiseFeatures(NamedTuple):
         mu, spread, leftover = zip(*(self.base.moments(part) for part in belief.parts), strict=True)
         xp = namespace(*mu)
         # What the weights leave over is the same for all classes, or has a column for each already.
-        left = leftover[0] if leftover[0].ndim == 2 else xp.stack(leftover, axis=1)
+        left = self.leftover if self.leftover.ndim == 2 else xp.stack(leftover, axis=1)
         return Latent(xp.stack(mu, axis=1), xp.stack(spread, axis=1), left)
 
     def gather(self, w: Array, b: Array) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
@@ -115,9 +115,8 @@ class KernelViews(NamedTuple):
     views: tuple[Any, ...]
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        first = self.views[0]
+        first, *_ = self.views
         K, prior = first.kernel(X, first.points), first.kernel.diagonal(X)
-        columns = [view.moments_from(K, prior) for view in self.views]
-        xp = namespace(columns[0][0])
-        mu, v = (xp.stack(parts, axis=1) for parts in zip(*columns, strict=True))
-        return mu, v
+        mu, v = zip(*(view.moments_from(K, prior) for view in self.views), strict=True)
+        xp = namespace(*mu)
+        return xp.stack(mu, axis=1), xp.stack(v, axis=1)

@@ -19,6 +19,7 @@ class CurvedRows(NamedTuple):
 
     lines: LinearRows
     curves: InducingRows
+    least_rows = 1
 
     @property
     def n_weights(self) -> int:
@@ -27,10 +28,6 @@ class CurvedRows(NamedTuple):
     @property
     def width(self) -> int:
         return self.n_weights
-
-    @property
-    def least_rows(self) -> int:
-        return 1
 
     def lift(self, X: Array) -> Features:
         curves = self.curves.lift(X)

@@ -60,6 +60,7 @@ class FourierRows(NamedTuple):
     kernel: Kernel
     center: Array
     frequencies: tuple[Array, ...]
+    least_rows = 1
 
     @classmethod
     def of(
@@ -109,10 +110,6 @@ class FourierRows(NamedTuple):
     @property
     def width(self) -> int:
         return self.n_weights
-
-    @property
-    def least_rows(self) -> int:
-        return 1
 
     def lift(self, X: Array) -> Features:
         xp, D = namespace(X), self.n_frequencies

@@ -196,11 +196,9 @@ class GroupedFeatures(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray | float]:
         """Each row's ``place`` in a table, its last columns the core's, times the row's ``parts``, and its dummies."""
         W, stop, in_core = table.shape[1], 0, table.shape[1] - self.layout.n_core
-        # Taking whole rows is five times as fast as taking parts of them.
-        taken = table[:, : in_core + self._n_own][place] if self.crossed else table.take(place, axis=0)
         shared, by_dummies = np.zeros(len(place), dtype=table.dtype), 0.0
         for part in parts:
-            shared += _row_dots(taken[:, stop : stop + part.shape[1]], part)
+            shared += _row_dots(table[:, stop : stop + part.shape[1]].take(place, axis=0), part)
             stop += part.shape[1]
         for z, column in self._dummies():
             by_dummies = by_dummies + z * table.reshape(-1).take(place * W + in_core + column)
@@ -229,7 +227,7 @@ class GroupedFeatures(NamedTuple):
 
     def _core_spread(self, belief: ArrowBelief) -> np.ndarray:
         """The spread that comes from the core's weights alone."""
-        if self.layout.n_core == self._n_own > 0:
+        if self._n_own and not self.crossed:
             return squares_through_lower(self.phi, belief.core_root)
         S, n_own = belief.core_covariance, self._n_own
         spread = _row_dots(self.phi @ S[:n_own, :n_own], self.phi)

@@ -186,9 +186,9 @@ class IncompleteFeatures:
         filled = [self._settle(known, index, likelihood, y[batch.rows]) for index, batch in enumerate(self.batches)]
         features = self._filled(filled, weight)
         cost = known.imputation.cost(features.values)
-        for batch, (_, V, _, _) in zip(self.batches, filled, strict=True):
+        for batch, (means, V, _, _) in zip(self.batches, filled, strict=True):
             cost[batch.rows] += 0.5 * np.einsum("ijk,ijk->i", batch.pairs(known.imputation.precision), V)
-            cost[batch.rows] -= 0.5 * (V.shape[1] * (1 + np.log(2 * np.pi)) + np.linalg.slogdet(V)[1])
+            cost[batch.rows] -= 0.5 * (means.shape[1] * (1 + np.log(2 * np.pi)) + np.linalg.slogdet(V)[1])
         return features, cost
 
     def drawn(
@@ -207,7 +207,7 @@ class IncompleteFeatures:
             filled = _Gaps.of(known, batch).filled(*(part[batch.rows] for part in site))
             noise = rng.standard_normal(filled.means.shape)
             values = filled.means + np.einsum("ijk,ik->ij", np.linalg.cholesky(filled.covariances), noise)
-            drawn.append(filled._replace(means=values, covariances=0 * filled.covariances))
+            drawn.append(filled._replace(means=values, covariances=np.zeros_like(filled.covariances)))
         return self._filled(drawn, weight)
 
     def _settle(self, known: _Known, index: int, likelihood: Likelihood, y: np.ndarray) -> _Filled:

@@ -50,6 +50,7 @@ class InducingRows(NamedTuple):
     points: Array
     whitener: Array
     jitter: float
+    least_rows = 1
 
     @classmethod
     def at(cls, kernel: Kernel, points: Array, rounding: float | None = None) -> InducingRows:
@@ -69,7 +70,7 @@ class InducingRows(NamedTuple):
 
         Covariances err by a share :math:`\epsilon` of themselves, and features by
         :math:`\epsilon\, |k|\, |L^{-1}|`.  Where functions are so smooth that this is as large as what the
-        points leave over, variances would be rounding; jitter holds :math:`L^{-1}` down.
+        points leave over, variances would be rounding; jitter, which climbs by tens, holds :math:`L^{-1}` down.
         """
         rows, own = self, precision_of(self.points)
         while own < rounding and rounding * rows._loss > _LARGEST_ERROR:
@@ -91,10 +92,6 @@ class InducingRows(NamedTuple):
     def width(self) -> int:
         return self.n_weights
 
-    @property
-    def least_rows(self) -> int:
-        return 1
-
     def lift(self, X: Array) -> Features:
         K = self.kernel(X, like(self.points, X))
         phi = times_lower_transposed(K, like(self.whitener, X))
@@ -106,7 +103,7 @@ class InducingRows(NamedTuple):
         xp = namespace(K)
         own = self.kernel.diagonal(X) - xp.linalg.diagonal(K)  # a white kernel's share
         covariance = as_float64(K - phi @ phi.T + own * xp.eye(len(own), dtype=K.dtype, device=device(K)))
-        values, vectors = xp.linalg.eigh((covariance + covariance.T) / 2)
+        values, vectors = xp.linalg.eigh(covariance)  # which looks at one triangle
         # Where the points explain all there is, eigenvalues are rounding about zero.
         return vectors * xp.sqrt(clipped_at_zero(values))
 

@@ -24,6 +24,7 @@ class LinearRows(NamedTuple):
     center: Array
     scale: Array
     intercept: bool = True
+    least_rows = 1
 
     @property
     def n_weights(self) -> int:
@@ -32,10 +33,6 @@ class LinearRows(NamedTuple):
     @property
     def width(self) -> int:
         return self.n_weights
-
-    @property
-    def least_rows(self) -> int:
-        return 1
 
     def lift(self, X: Array) -> Features:
         xp = namespace(X)

@@ -32,6 +32,7 @@ class ReducedRows(NamedTuple):
     columns: LinearRows
     basis: np.ndarray
     variance: Any = 0.0
+    least_rows = 1
 
     @classmethod
     def of(cls, columns: LinearRows, X: np.ndarray) -> ReducedRows:
@@ -48,10 +49,6 @@ class ReducedRows(NamedTuple):
     @property
     def width(self) -> int:
         return self.n_weights
-
-    @property
-    def least_rows(self) -> int:
-        return 1
 
     def lift(self, X: Any) -> Features:
         phi, leftover = self.columns.lift(X)

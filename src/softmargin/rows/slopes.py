@@ -60,8 +60,10 @@ def pullback(rows: InducingRows, X: Array, phi: Array, dphi: Array, dk: Array, p
     Z = like(rows.points, X)
     dK = dphi @ like(rows.whitener, X)
     theta = rows.kernel.pullback(X, Z, dK) + rows.kernel.pullback_diagonal(X, dk)
-    in_points = to_numpy(as_float64(rows.kernel.pullback_inputs(Z, X, dK.T))) if points else 0.0
-    return Slopes(theta, to_numpy(as_float64(dphi.T @ phi)), in_points)
+    slopes = Slopes(theta, to_numpy(as_float64(dphi.T @ phi)))
+    if not points:
+        return slopes
+    return slopes._replace(points=to_numpy(as_float64(rows.kernel.pullback_inputs(Z, X, dK.T))))
 
 
 def in_theta(rows: InducingRows, slopes: Slopes) -> np.ndarray:
