@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC
 from softmargin.tables import TableClassifier, TableEncoder
 
 ESTIMATORS = [
@@ -19,6 +19,7 @@ ESTIMATORS = [
     BayesianMixedSVC(loss="logistic", prior="laplace-zero"),
     BayesianMixedSVC(prior="ard", fit_intercept=False),
     BayesianMixedSVC(kernel="rbf", loss="logistic"),
+    BayesianOneClassSVM(),
     TableEncoder(),
     TableClassifier(),
     TableClassifier(BayesianLinearSVC()),

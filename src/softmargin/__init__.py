@@ -2,7 +2,14 @@
 
 from . import active, adversarial, chunks, kernels, prior_shift, uncertainty
 from .checkpoint import Checkpoint
-from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from .estimators import (
+    BayesianGPC,
+    BayesianKernelMachine,
+    BayesianLinearSVC,
+    BayesianMixedSVC,
+    BayesianOneClassSVM,
+    BayesianSVC,
+)
 from .features import FourierFeatures
 from .store import StoreError, load
 
@@ -11,6 +18,7 @@ __all__ = [
     "BayesianKernelMachine",
     "BayesianLinearSVC",
     "BayesianMixedSVC",
+    "BayesianOneClassSVM",
     "BayesianSVC",
     "Checkpoint",
     "FourierFeatures",

@@ -67,6 +67,12 @@ def share(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}.")
 
 
+def proper_share(name: str, value: Any) -> None:
+    """``value`` is a number between 0 and 1, and neither of them."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
+
+
 def inclusion_share(value: Any) -> None:
     """``value`` is the word "learned", or a number between 0 and 1."""
     if isinstance(value, str) and value == "learned":

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import uncertainty
-from ..parameters import one_of
+from ..parameters import one_of, proper_share
 
 
 class AdversarialDetector(BaseEstimator):
@@ -47,8 +47,7 @@ class AdversarialDetector(BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> AdversarialDetector:
         """Chooses the threshold by ordinary rows that the model was not fitted on; ``y`` is ignored."""
         rate = self.false_alarm_rate
-        if not 0 < rate < 1:
-            raise ValueError(f"false_alarm_rate must lie between 0 and 1, got {rate!r}.")
+        proper_share("false_alarm_rate", rate)
         scores = np.sort(self.score_samples(X))
         # As many of these rows and a new one may give alarms; rounded, for 0.05 is not quite a twentieth.
         alarms = math.floor(round((len(scores) + 1) * rate, 9))

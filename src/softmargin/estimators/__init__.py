@@ -4,6 +4,14 @@ from .gpc import BayesianGPC
 from .linear import BayesianLinearSVC
 from .machine import BayesianKernelMachine
 from .mixed import BayesianMixedSVC
+from .one_class import BayesianOneClassSVM
 from .svc import BayesianSVC
 
-__all__ = ["BayesianGPC", "BayesianKernelMachine", "BayesianLinearSVC", "BayesianMixedSVC", "BayesianSVC"]
+__all__ = [
+    "BayesianGPC",
+    "BayesianKernelMachine",
+    "BayesianLinearSVC",
+    "BayesianMixedSVC",
+    "BayesianOneClassSVM",
+    "BayesianSVC",
+]

@@ -37,10 +37,10 @@ class Chosen(NamedTuple):
     panels: list[Judges]
 
 
-def usual_length_scales(columns: Columns) -> tuple[float, ...]:
+def usual_length_scales(columns: Columns, reach: float = 1.0) -> tuple[float, ...]:
     """Those of a kernel that was given none."""
     # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
-    return tuple(np.sqrt(len(columns.spread)) * columns.spread)
+    return tuple(reach * np.sqrt(len(columns.spread)) * columns.spread)
 
 
 class TunedClassifier(StreamingClassifier):
@@ -50,6 +50,8 @@ class TunedClassifier(StreamingClassifier):
     tune: str | None
     _INFERENCES = (*INFERENCES, "batch")
     _TUNINGS: ClassVar[tuple[str, ...]] = TUNINGS
+    #: Usual length-scales, in units of those that keep rows neither alike nor strangers.
+    _REACH: ClassVar[float] = 1.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -71,7 +73,7 @@ class TunedClassifier(StreamingClassifier):
         """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
         case."""
         columns = data.described().rounded()
-        kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns)), []
+        kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
         judges = Judges.panels(LabelledRows(*data[:4]), rng, most_points, data.n_classes)
