@@ -50,9 +50,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CLASSWISE = ["classwise", "classwise_ascent", "classwise_routes"]
 #: The tests of each part, those that matter most first; those of `EVERYWHERE` concern all of them.
 TESTS = {
-    "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting"],
-    "kernels/": ["kernels"],
-    "links.py": ["links", "links_classes"],
+    "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting", "likelihoods_rows"],
+    "kernels/": ["kernels", "kernels_rounding"],
+    "links.py": ["links", "links_classes", "links_search"],
     "loo.py": ["loo", *CLASSWISE],
     "engine.py": ["engine", *CLASSWISE, "rows_incomplete", "rows_incomplete_bound"],
     "gaussian.py": ["gaussian", "mutants_gaussian", *CLASSWISE, "steps", "steps_parts"],
@@ -62,6 +62,8 @@ TESTS = {
         "priors_selection",
         "priors_structured",
         "priors_structured_columns",
+        "priors_structured_turns",
+        "priors_variance",
         *CLASSWISE,
     ],
     "steps.py": ["steps", "steps_rules", "steps_parts", *CLASSWISE],

@@ -25,8 +25,8 @@ _PRIOR_MEAN = np.array([math.log(1.7), 0.0, math.log(1.7**2 * _MACKAY)])
 _PRIOR_SD = np.array([0.5, 0.5, 1.0])
 #: Latent values of more than this size may be brought to it where a search begins.
 _HUGE = 100.0
-#: The longest last step of a link that has come to rest.
-_LAST_STEP = 1e-6
+#: The longest last step of a link that has come to rest, and the most steps on the way there.
+_LAST_STEP, _MOST_STEPS = 1e-6, 50
 #: No class is less likely than this under the probit link, whose quadrature knows no smaller numbers.
 _LEAST_PROBABILITY = 1e-15
 #: Scores this near zero are ties: their two probabilities round to the same number.
@@ -138,9 +138,14 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 def _least(loss: Loss, start: np.ndarray) -> np.ndarray:
     """Where a loss is least, from its value, slopes and second derivatives."""
-    options = {"gtol": 1e-12, "maxiter": 50}
+
+    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope, _ = loss(x)
+        return value, slope
+
+    options = {"gtol": 1e-12, "maxiter": _MOST_STEPS}
     best = minimize(
-        lambda x: loss(x)[:2], start, jac=True, hess=lambda x: loss(x)[2], method="trust-exact", options=options
+        value_and_slope, start, jac=True, hess=lambda x: loss(x)[2], method="trust-exact", options=options
     ).x
     # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells the digits beyond.
     _, slope, curvature = loss(best)

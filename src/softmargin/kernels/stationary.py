@@ -16,8 +16,8 @@ from .base import Kernel, filled, positive
 _FAR = 1e15
 #: Distances below which a general Matern kernel is 1, and beyond which it is 0.
 _NEAR, _FADED = 1e-8, 1e3
-#: Squared distances within this many rounding errors of zero are zero.
-_ROUNDING = 16
+#: Squared distances within this many rounding errors of the squared lengths are zero.
+_ROUNDING = 32
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Matern(_Stationary):
     def _distance(self, A: Array, B: Array) -> Array:
         """``s``, with what rounding leaves of coincident rows taken for zero: rough kernels would feel its root."""
         s = _squared_distance(A, B)
-        rounding = _ROUNDING * precision_of(s) * (row_squares(A)[:, None] + row_squares(B)[None, :])
+        rounding = _ROUNDING * precision_of(s) * row_squares(A)[:, None]  # rows that coincide are equally long
         return namespace(s).where(s <= rounding, namespace(s).zeros_like(s), s)
 
     def _shape(self, s: Array) -> Array:

@@ -103,20 +103,18 @@ class Rivals:
         return pairs.to_classes(pairs.rivals_only(curvature), 1.0)
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
-        """What `answer` needs to know of the rows: their sites, and how much the meeting with each rival bends."""
+        """What `answer` needs to know of the rows: their sites, and how much the meeting with each rival bends.
+
+        What stands in the place of the own class is not looked at: it meets a difference of zero.
+        """
         if self.base.site_is_curvature:
-            return sites.w, _rivals_only(y, sites.w)
+            return sites.w, sites.w
         pairs = _Pairs(y, mu, v)
-        return sites.w, pairs.rivals_only(_flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v))
+        return sites.w, _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
 
     def answer(self, y: Array, ties: tuple[Array, Array], x: Array) -> Array:
         """What sites have and the rows' curvature has not, times ``x`` (row by class)."""
         return ties[0] * x - _laplacian_of_pairs(y, ties[1], x)
-
-
-def _rivals_only(y: Array, values: Array) -> Array:
-    xp = namespace(values)
-    return xp.where(membership(y, values.shape[1]), xp.zeros_like(values), values)
 
 
 def _laplacian_of_pairs(y: Array, of_rivals: Array, x: Array) -> Array:
@@ -190,12 +188,11 @@ class CrammerSinger:
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
         """As for `Rivals`, but bent a little towards the sites: nothing watches over steps here."""
-        of_rivals = _rivals_only(y, sites.w)
         if self.base.site_is_curvature:
-            return sites.w, of_rivals
+            return sites.w, sites.w
         pairs = _Pairs(y, mu, v)
         curvature = self.shares(y, mu) * _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
-        return sites.w, self._CAUTION * of_rivals + (1 - self._CAUTION) * pairs.rivals_only(curvature)
+        return sites.w, self._CAUTION * sites.w + (1 - self._CAUTION) * curvature
 
     def answer(self, y: Array, ties: tuple[Array, Array], x: Array) -> Array:
         return ties[0] * x - _laplacian_of_pairs(y, ties[1], x)

@@ -131,8 +131,9 @@ class Variances(NamedTuple):
         return -float(hyper.variance.mean_log.sum())
 
     def divergence(self, hyper: Scales) -> float:
-        if hyper.rate is None or self.half_cauchy is None:
+        if hyper.rate is None:
             return kl_inverse_gamma(hyper.variance, self.shape, self.rate)
+        assert self.half_cauchy is not None
         rate, log_rate = hyper.rate.mean_precision, -hyper.rate.mean_log
         return kl_inverse_gamma(hyper.variance, 0.5, rate, log_rate) + kl_inverse_gamma(
             hyper.rate, 0.5, self.half_cauchy**-2

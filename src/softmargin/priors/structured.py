@@ -76,7 +76,7 @@ class Structured(NamedTuple):
         """Vague weights are lifted to unit precision, as elsewhere."""
         _, core = self._precision(self._begin())
         diagonal = core if core.ndim == 1 else np.diagonal(core)
-        G, h = start_from_precision(diagonal, np.zeros(1))
+        G, h = start_from_precision(diagonal, diagonal)
         if self.layout is None:
             return G, h
         (levels, _), h = arrow.zeros(self.layout)
@@ -85,12 +85,12 @@ class Structured(NamedTuple):
     def update(self, G: Any, h: Array, belief: Any = None) -> Any:
         """Weights and all else by turns, leaping where that is known to end nearer."""
         hyper = self._begin() if belief is None else belief.hyper
-        for turn in range(_INNER_UPDATES + self._n_chosen):
+        for turn in range(_INNER_UPDATES + self._n_fixed):
             weights = self.given(G, h, hyper)
             moments = self._moments(weights)
             before, hyper = hyper, self._chosen(self._learned(moments, hyper, leap=True), G, h, weights, moments)
-            # Only where columns come and go is it worth more turns than a few.
-            if self._close(before, hyper) or (turn + 1 >= _INNER_UPDATES and self._same_columns(before, hyper)):
+            # Only where columns come and go is it worth more turns than a few, about one for each of them.
+            if self._close(before, hyper) or (turn + 1 >= _INNER_UPDATES and not self._columns_moved(before, hyper)):
                 break
         weights = self.given(G, h, hyper)
         return weights._replace(hyper=self._learned(self._moments(weights), hyper))
@@ -211,11 +211,6 @@ class Structured(NamedTuple):
         return isinstance(self.fixed, LaplaceZero)
 
     @property
-    def _n_chosen(self) -> int:
-        """How many columns may go or come."""
-        return self.fixed.n_columns if isinstance(self.fixed, LaplaceZero) and not self.fixed.held else 0
-
-    @property
     def _layout(self) -> Layout:
         assert self.layout is not None
         return self.layout
@@ -308,10 +303,9 @@ class Structured(NamedTuple):
         weights[core], fixed = self.fixed.rechosen(hyper.fixed, G_core, pull, weights[core], rng)
         return weights, hyper._replace(fixed=fixed)
 
-    def _same_columns(self, before: Inferred, after: Inferred) -> bool:
-        if not isinstance(self.fixed, LaplaceZero):
-            return True
-        return bool(np.array_equal(before.fixed.included > 0.5, after.fixed.included > 0.5))
+    def _columns_moved(self, before: Inferred, after: Inferred) -> bool:
+        """Whether any went or came."""
+        return self._selects and not np.array_equal(before.fixed.included > 0.5, after.fixed.included > 0.5)
 
     def _close(self, before: Inferred, after: Inferred) -> bool:
         """Whether one more turn would hardly change anything."""
