@@ -149,6 +149,7 @@ INNER = {
         "rows",
         "sampling",
         "single",
+        "splits",
         "steps",
         "stochastic",
         "store",

@@ -12,7 +12,6 @@ from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -21,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from .estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianSVC
 from .evaluation import Evaluation, evaluate, log_losses
 from .monitor import InterruptedFitWarning
+from .splits import TwinRowsWarning, fingerprints, folds, told_of_twins, without_counts
 
 __all__ = ["OURS", "RIVALS", "Compared", "Maker", "Trial", "calibrated_svc", "compare", "trials"]
 
@@ -56,6 +56,7 @@ class Trial(NamedTuple):
     proba: np.ndarray
     classes: np.ndarray
     seconds: float
+    fold: np.ndarray  # the split of each row
 
     @property
     def contradictions(self) -> int:
@@ -77,8 +78,7 @@ def trials(
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> splits = StratifiedKFold(3).split(X, y)
-    >>> found = trials({"linear": BayesianLinearSVC}, X, y, splits)
+    >>> found = trials({"linear": BayesianLinearSVC}, X, y, folds(y, 3, random_state=0))
     >>> found["linear"].proba.shape, found["linear"].contradictions
     ((150, 3), 0)
     """
@@ -103,7 +103,8 @@ def _run(model: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray)
         except InterruptedFitWarning as warning:
             raise KeyboardInterrupt from warning
         rows = _rows(X, test)
-        return Trial(y[test], model.predict(rows), model.predict_proba(rows), model.classes_, seconds)
+        found = model.predict(rows), model.predict_proba(rows)
+        return Trial(y[test], *found, model.classes_, seconds, np.zeros(len(test), dtype=int))
 
 
 def _rows(X: Any, places: np.ndarray) -> Any:
@@ -112,14 +113,16 @@ def _rows(X: Any, places: np.ndarray) -> Any:
 
 def _together(runs: list[Trial]) -> Trial:
     y, predicted, proba = (np.concatenate(parts) for parts in list(zip(*runs, strict=True))[:3])
-    return Trial(y, predicted, proba, runs[0].classes, float(np.mean([run.seconds for run in runs])))
+    fold = np.repeat(np.arange(len(runs)), [len(run.y) for run in runs])
+    return Trial(y, predicted, proba, runs[0].classes, float(np.mean([run.seconds for run in runs])), fold)
 
 
 class Compared(NamedTuple):
     """A model among others.
 
     ``behind`` is its mean log loss less that of the best, row by row, and ``behind_se`` the standard error of that
-    mean; a model that is behind by at most one standard error is tied with the best.
+    mean; a model that is behind by at most one standard error is tied with the best.  The AUC of ``evaluation`` is the
+    mean over folds, for scores of different fits cannot be put in one order; all else is over all rows.
     """
 
     model: str
@@ -141,6 +144,7 @@ def compare(
     X: Any,
     y: Any,
     *,
+    groups: Any = None,
     n_splits: int = 5,
     n_bootstrap: int = 200,
     random_state: int = 0,
@@ -149,13 +153,18 @@ def compare(
 ) -> list[Compared]:
     """Compares models by cross-validation, best log loss first.
 
-    Every row is tested once, by models that have not seen it.
+    Every row is tested once, by models that have not seen it; a warning tells of rows that have twins among those that
+    a model has learned from.  The AUC is the mean of those of the folds: each fold has another fit, whose scores
+    cannot be compared with those of others.
 
     Parameters
     ----------
     models : mapping from name to a function that makes the model
     X : array or frame
     y : sequence of labels
+    groups : sequence of labels, optional
+        Who a row belongs to: rows of one patient, school or machine lie in one fold, so that nobody is tested by a
+        model that has met him.  Intervals and standard errors are those of whole groups, too.
     n_splits : int
         Folds, stratified.
     n_bootstrap : int
@@ -179,16 +188,38 @@ def compare(
     (0.0, True)
     """
     y = np.asarray(y)
-    splits = list(StratifiedKFold(n_splits, shuffle=True, random_state=random_state).split(np.zeros(len(y)), y))
+    splits = folds(y, n_splits, random_state, groups)
+    _tell_of_twins(X, splits)
     found = trials(models, X, y, splits, progress, n_jobs)
+    members = None if groups is None else np.concatenate([np.asarray(groups)[test] for _, test in splits])
     losses = {name: log_losses(one.y, one.proba, one.classes) for name, one in found.items()}
     best = min(losses, key=lambda name: losses[name].mean())
+    options: dict[str, Any] = {"n_bootstrap": n_bootstrap, "random_state": random_state, "groups": members}
     compared = []
     for name, one in found.items():
         gap = losses[name] - losses[best]
-        measured = evaluate(one.y, one.proba, classes=one.classes, n_bootstrap=n_bootstrap, random_state=random_state)
-        error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
+        measured = evaluate(one.y, one.proba, classes=one.classes, folds=one.fold, **options)
+        error = _standard_error(gap, members)
         compared.append(
             Compared(name, name in OURS, measured, float(gap.mean()), error, one.seconds, one.contradictions)
         )
     return sorted(compared, key=lambda model: model.behind)
+
+
+def _standard_error(gap: np.ndarray, members: np.ndarray | None) -> float:
+    """Of the mean of a difference: rows are independent, or groups are, whose rows add up."""
+    away = gap - gap.mean()
+    parts = away if members is None else np.bincount(np.unique(members, return_inverse=True)[1], away)
+    n = len(parts)
+    return float(np.sqrt(n / max(n - 1, 1) * np.sum(parts**2)) / len(gap))
+
+
+def _tell_of_twins(X: Any, splits: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    rows = without_counts(X)
+    if rows is None:
+        return
+    prints = fingerprints(rows)
+    n_twins = sum(int(np.isin(prints[test], prints[train]).sum()) for train, test in splits)
+    said = told_of_twins(rows, n_twins, len(splits[0][0]))
+    if said is not None:
+        warnings.warn(said, TwinRowsWarning, stacklevel=3)

@@ -76,6 +76,8 @@ def evaluate(
     *,
     classes: Sequence[Any] | np.ndarray,
     sample_weight: Any = None,
+    groups: Any = None,
+    folds: Any = None,
     n_bootstrap: int = 500,
     level: float = 0.95,
     random_state: Any = 0,
@@ -96,8 +98,10 @@ def evaluate(
     Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  For
     ``balanced_error`` and ``auc`` they are drawn class by class.  That of ``error`` is Wilson's, as are those that
     would have no width, where all rows are right or all are wrong.  They say how much these rows may mislead, not how
-    much another training set would change the model.  Rows are taken to be independent: intervals for repeated
-    measurements of few patients are too narrow.  That of ``ece``, which noise can only raise, lies too high.
+    much another training set would change the model.  That of ``ece``, which noise can only raise, lies too high.
+
+    Rows are taken to be independent, which repeated measurements of few patients are not: intervals are then too
+    narrow.  With ``groups`` whole groups are drawn, all of their rows together, for every measure.
 
     Parameters
     ----------
@@ -108,8 +112,13 @@ def evaluate(
         The classes of the columns of ``proba``: ``classes_`` of a classifier.
     sample_weight : sequence of n weights, optional
         A row of weight k counts k times.
+    groups : sequence of n labels, optional
+        Who a row belongs to.
+    folds : sequence of n labels, optional
+        By which of several models a row was foretold, as in a cross-validation.  Scores of different models cannot be
+        put in one order: ``auc`` is then the mean of the areas within each fold.
     n_bootstrap : int
-        How often rows are drawn.
+        How often rows, or groups, are drawn.
     level : float
         Of the intervals.
     random_state : int, RandomState or None
@@ -130,33 +139,86 @@ def evaluate(
     positive_integer("n_bootstrap", n_bootstrap)
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-    rows, weight = _Rows.of(y_true, proba, np.asarray(classes)), check_weights(sample_weight, len(np.asarray(proba)))
+    rows = _Rows.of(y_true, proba, np.asarray(classes), folds)
+    n, weight = len(rows.codes), check_weights(sample_weight, len(rows.codes))
     if not weight.any():
         raise ValueError("All weights are zero: at least one row needs a positive weight.")
-    n, drawn = len(weight), _draws(rows, weight, n_bootstrap, check_random_state(random_state))
-    ends = {name: _ends(values, level) for name, values in drawn.items()}
+    members = None if groups is None else _members(groups, n)
+    draw = _within_classes(rows) if members is None else _of_groups(members)
+    drawn = _draws(rows, weight, draw, n_bootstrap, check_random_state(random_state))
     whole = rows.measures(weight) | rows.of_classes(weight)
-    ends["error"] = _share_of(whole["error"], weight, level)
-    fewest = min((weight[rows.codes == k] for k in np.unique(rows.codes[weight > 0])), key=_as_many_rows)
-    for name in ("balanced_error", "auc"):
-        if ends[name][0] == ends[name][1]:  # all rows are right, or none is
-            ends[name] = _share_of(whole[name], fewest, level)
+    ends = {name: _ends(values, level) for name, values in drawn.items()}
+    ends |= _shares(rows, whole, ends, weight, members, level)
     return Evaluation({name: Estimate(float(whole[name]), *ends[name]) for name in MEASURES}, n, n_bootstrap, level)
 
 
-def _draws(rows: _Rows, weight: np.ndarray, n_draws: int, rng: np.random.RandomState) -> dict[str, np.ndarray]:
-    """Measures of rows that are drawn anew: from all of them or, where classes are compared, from each class."""
-    n, places = len(weight), [np.flatnonzero(rows.codes == k) for k in np.unique(rows.codes)]
-    found: list[dict[str, float]] = []
-    for _ in range(n_draws):
+def _members(groups: Any, n: int) -> np.ndarray:
+    """Groups as 0, 1, 2, ..."""
+    groups = column_or_1d(groups)
+    if len(groups) != n:
+        raise ValueError(f"groups must have one entry for each of the {n} rows, got {len(groups)}.")
+    return np.unique(groups.astype(str) if groups.dtype.kind == "O" else groups, return_inverse=True)[1]
+
+
+#: Rows that are drawn anew: from all of them, and for measures that compare classes.
+_Draw = Callable[[np.random.RandomState], tuple[np.ndarray, np.ndarray]]
+
+
+def _within_classes(rows: _Rows) -> _Draw:
+    """How often each row is drawn: among all, and among those of its class and fold."""
+    n, strata = len(rows.codes), np.unique(np.column_stack([rows.codes, rows.fold]), axis=0, return_inverse=True)[1]
+    places = [np.flatnonzero(strata == k) for k in range(strata.max() + 1)]
+
+    def draw(rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
         within = np.concatenate([own[rng.randint(len(own), size=len(own))] for own in places])
         anywhere = rng.randint(n, size=n)
-        found.append(rows.measures(_counted(weight, anywhere)) | rows.of_classes(_counted(weight, within)))
+        return np.bincount(anywhere, minlength=n), np.bincount(within, minlength=n)
+
+    return draw
+
+
+def _of_groups(members: np.ndarray) -> _Draw:
+    """How often each row is drawn, with its whole group."""
+    n = members.max() + 1
+
+    def draw(rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+        times = np.bincount(rng.randint(n, size=n), minlength=n)[members]
+        return times, times
+
+    return draw
+
+
+def _draws(
+    rows: _Rows, weight: np.ndarray, draw: _Draw, n_draws: int, rng: np.random.RandomState
+) -> dict[str, np.ndarray]:
+    """Measures of rows that are drawn anew."""
+    found: list[dict[str, float]] = []
+    for _ in range(n_draws):
+        anywhere, within = draw(rng)
+        found.append(rows.measures(weight * anywhere) | rows.of_classes(weight * within))
     return {name: np.array([one[name] for one in found]) for name in MEASURES}
 
 
-def _counted(weight: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return weight * np.bincount(places, minlength=len(weight))
+def _shares(
+    rows: _Rows,
+    whole: dict[str, float],
+    ends: dict[str, tuple[float, float]],
+    weight: np.ndarray,
+    members: np.ndarray | None,
+    level: float,
+) -> dict[str, tuple[float, float]]:
+    """Intervals of shares by Wilson's formula: of the error, unless groups are drawn, and where others have no width.
+
+    They have none if all rows are right, or none is.
+    """
+    counted = weight if members is None else np.bincount(members, weight)
+    classes = np.unique(rows.codes[weight > 0])
+    fewest = min((weight[rows.codes == k] for k in classes), key=_as_many_rows) if members is None else counted
+    found = {}
+    for name, over in (("error", counted), ("balanced_error", fewest), ("auc", fewest)):
+        if ends[name][0] == ends[name][1] or (name == "error" and members is None):
+            found[name] = _share_of(whole[name], over, level)
+    return found
 
 
 def _as_many_rows(weight: np.ndarray) -> float:
@@ -202,10 +264,11 @@ class _Rows(NamedTuple):
     brier: np.ndarray
     bins: np.ndarray
     gap: np.ndarray  # between outcome and probability, of which bins take the mean
-    areas: list[Callable[[np.ndarray], float]]
+    fold: np.ndarray
+    areas: list[list[Callable[[np.ndarray], float]]]  # of each fold, of each class
 
     @classmethod
-    def of(cls, y_true: Any, proba: Any, classes: np.ndarray) -> _Rows:
+    def of(cls, y_true: Any, proba: Any, classes: np.ndarray, folds: Any = None) -> _Rows:
         y, p = column_or_1d(y_true), np.asarray(proba, dtype=float)
         if p.ndim != 2 or p.shape[1] != len(classes):
             raise ValueError(f"proba must have a column for each of {len(classes)} classes, got shape {p.shape}.")
@@ -221,9 +284,14 @@ class _Rows(NamedTuple):
             brier, stated, came = (p**2).sum(axis=1) - own**2 + (1 - own) ** 2, p.max(axis=1), 1 - wrong
         # The smallest probability that counts is that of scikit-learn's log_loss.
         log_loss = 0.0 - np.log(np.maximum(own, np.finfo(p.dtype).eps))
+        fold = np.zeros(n, dtype=int) if folds is None else np.unique(np.asarray(folds), return_inverse=True)[1]
+        check_consistent_length(y, fold)
         columns = [1] if len(classes) == 2 else range(len(classes))
-        areas = [_area(p[:, k], codes == k) for k in columns]
-        return cls(codes, len(classes), wrong, log_loss, brier, equal_width_bins(stated, _N_BINS), came - stated, areas)
+        areas = [
+            [_area(p[:, k], codes == k, np.flatnonzero(fold == one)) for k in columns] for one in range(fold.max() + 1)
+        ]
+        bins = equal_width_bins(stated, _N_BINS)
+        return cls(codes, len(classes), wrong, log_loss, brier, bins, came - stated, fold, areas)
 
     def measures(self, weight: np.ndarray) -> dict[str, float]:
         """Means over rows, with other weights of these; NaN if they have none."""
@@ -241,7 +309,11 @@ class _Rows(NamedTuple):
         wrong_of_class = np.bincount(self.codes, weight * self.wrong, self.n_classes)
         seen = of_class > 0
         balanced = float(np.mean(wrong_of_class[seen] / of_class[seen])) if seen.any() else np.nan
-        return {"balanced_error": balanced, "auc": _mean_of_defined([area(weight) for area in self.areas])}
+        return {"balanced_error": balanced, "auc": self._area(weight)}
+
+    def _area(self, weight: np.ndarray) -> float:
+        """The mean over folds of the mean over classes."""
+        return _mean_of_defined([_mean_of_defined([area(weight) for area in areas]) for areas in self.areas])
 
 
 def _mean_of_defined(values: list[float]) -> float:
@@ -250,9 +322,9 @@ def _mean_of_defined(values: list[float]) -> float:
     return float(np.mean(defined)) if defined else np.nan
 
 
-def _area(score: np.ndarray, positive: np.ndarray) -> Callable[[np.ndarray], float]:
-    """The area under the ROC curve as a function of the weights of rows; ties count half."""
-    order = np.argsort(score, kind="stable")
+def _area(score: np.ndarray, positive: np.ndarray, places: np.ndarray) -> Callable[[np.ndarray], float]:
+    """The area under the ROC curve of some rows as a function of the weights of all; ties count half."""
+    order = places[np.argsort(score[places], kind="stable")]
     positive, starts = positive[order], np.flatnonzero(np.diff(score[order], prepend=-1.0))
 
     def area(weight: np.ndarray) -> float:

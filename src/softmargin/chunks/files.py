@@ -1,15 +1,13 @@
-"""Files of rows: which of them are meant, of which kind they are, how texts are read, and what all of them agree on."""
+"""Files of rows: which of them are meant, of which kind they are, and what all of them agree on."""
 
 from __future__ import annotations
 
-import csv
 import glob
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +25,6 @@ KINDS = {
     ".arrow": "feather",
     ".ipc": "feather",
 }
-#: What stands for a missing entry in texts.
-GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-#: Characters of a text file by which its form is known, and what may separate its entries.
-LOOK, _SEPARATORS = 65_536, ",;\t|"
 _PACKED = (".gz", ".bz2", ".zst", ".lz4")
 #: Files and folders whose names begin so are no part of a dataset.
 _HIDDEN = (".", "_")
@@ -81,7 +75,7 @@ def kind_of(files: Any) -> str:
     >>> kind_of("rows.csv.gz"), kind_of(["1.arrow", "2.feather"]), kind_of("rows")
     ('csv', 'feather', 'parquet')
     """
-    names = [name for one in (files if isinstance(files, list) else [files]) for name in _names(one)]
+    names = [name for one in (files if isinstance(files, list) else [files]) for name in names_in(one)]
     suffixes = {suffix for suffix in map(suffix_of, names) if suffix in KINDS}
     kinds = {KINDS[suffix] for suffix in suffixes}
     if len(kinds) > 1:
@@ -92,7 +86,7 @@ def kind_of(files: Any) -> str:
     return kinds.pop() if kinds else "parquet"
 
 
-def _names(path: str) -> Iterator[str]:
+def names_in(path: str) -> Iterator[str]:
     """The file of a path, or all files in a folder."""
     if not os.path.isdir(path):
         yield path
@@ -112,52 +106,6 @@ def suffix_of(name: str | os.PathLike[str], packed: tuple[str, ...] = _PACKED) -
     if len(suffixes) > 1 and suffixes[-1] in packed:
         return suffixes[-2]
     return suffixes[-1] if suffixes else ""
-
-
-class TextForm(NamedTuple):
-    """How a text file writes its entries: what stands between them, and within numbers."""
-
-    separator: str = ","
-    decimal: str = "."
-
-
-def text_form(beginning: str, suffix: str) -> TextForm:
-    """The form of a text file, by its first lines; commas within numbers are known where they do not separate.
-
-    >>> text_form("a;b\\n1,5;2\\n0,25;3\\n", ".csv")
-    TextForm(separator=';', decimal=',')
-    """
-    lines = beginning.rpartition("\n")[0] or beginning
-    if suffix == ".tsv":
-        separator = "\t"
-    else:
-        try:
-            separator = csv.Sniffer().sniff(lines, _SEPARATORS).delimiter
-        except csv.Error:  # one column, or none
-            separator = ","
-    if separator != ";":
-        return TextForm(separator)
-    entries = [entry.strip(' "') for line in lines.splitlines()[1:] for entry in line.split(";")]
-    points = any(re.fullmatch(r"[-+]?\d*\.\d+", entry) for entry in entries)
-    # 1,234 may be a thousand and more; 1,5 is not.
-    commas = any(re.fullmatch(r"[-+]?\d*,(\d{1,2}|\d{4,})", entry) for entry in entries)
-    return TextForm(";", "," if commas and not points else ".")
-
-
-def text_format(files: Any) -> Any:
-    """How Arrow is to read text files, of which the first shows the form."""
-    options = needed("pyarrow.csv", "parquet", "Reading files")
-    first = next((name for one in (files if isinstance(files, list) else [files]) for name in _names(one)), "")
-    form = TextForm("\t" if suffix_of(first) == ".tsv" else ",")
-    if os.path.isfile(first):
-        with arrow().input_stream(first, compression="detect") as stream:
-            form = text_form(stream.read(LOOK).decode("utf-8", errors="replace"), suffix_of(first))
-    return arrow_dataset().CsvFileFormat(
-        parse_options=options.ParseOptions(delimiter=form.separator),
-        convert_options=options.ConvertOptions(
-            null_values=list(GAPS), strings_can_be_null=True, decimal_point=form.decimal
-        ),
-    )
 
 
 def index_columns(schema: Any) -> list[str]:

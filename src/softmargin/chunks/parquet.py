@@ -16,10 +16,10 @@ from .files import (
     index_columns,
     kind_of,
     located,
-    text_format,
     unreadable,
 )
 from .sources import BATCH_ROWS, Batch
+from .texts import text_format, tidy
 
 #: Batches and files that are read ahead: Arrow's own choice takes gigabytes.
 _BATCHES_AHEAD, _FILES_AHEAD = 2, 1
@@ -44,12 +44,14 @@ class Parquet:
         Of the files, as `pyarrow.dataset.dataset` calls it; by default their suffixes tell (``.parquet``, ``.feather``,
         ``.arrow``, ``.ipc``, ``.csv``, ``.tsv``, ``.txt``, ``.csv.gz``), and those without a known one are taken for
         Parquet.
+    texts : sequence of str
+        Columns of text files that are read as they are written: 007 is a text, not seven.
 
     Notes
     -----
     All files must have the columns that are read.  Where their types differ, numbers are read in the widest of them.
-    Texts are separated by commas, semicolons, tabs or bars, as the first file shows; the gaps in them are those of
-    `softmargin.tables.read_table`.
+    Texts are read as by `softmargin.tables.read_table`, in the form that the first file shows: separators, encoding,
+    gaps.  Spaces around names of columns are no part of them.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Parquet:
         weight: str | None = None,
         batch_rows: int = BATCH_ROWS,
         format: str = "auto",  # noqa: A002
+        texts: Sequence[str] = (),
     ) -> None:
         for name, value in (("target", target), ("weight", weight)):
             if value is not None and not isinstance(value, str):
@@ -82,10 +85,12 @@ class Parquet:
                     f"from them, go through batches: chunks.Batches."
                 )
         self.target, self.weight, self.batch_rows, self.format = target, weight, batch_rows, format
-        self.path: Any = path
+        self.path, self.texts = path, tuple(texts)
         self._schema: Any = None
         schema = self.dataset.schema
-        names, aside = schema.names, (target, weight, *index_columns(schema))
+        self._has_texts = self._is_text
+        self._written = {name.strip(): name for name in schema.names}
+        names, aside = list(self._written), (target, weight, *index_columns(schema))
         used = [name for name in names if name not in aside] if columns is None else list(columns)
         self.columns = tuple(used)
         if target in used or len(set(used)) < len(used) or not used or isinstance(columns, str):
@@ -94,12 +99,30 @@ class Parquet:
         if missing:
             listed = ", ".join(map(repr, missing))
             raise ValueError(f"The files have no column {listed}: {meant(missing[0], names)}")
-        self._schema = agreed_schema(self.dataset, self._wanted, strict=self._found_here)
+        self._schema = agreed_schema(self.dataset, self._wanted_as_written, strict=self._found_here)
+        self._refuse_other_encodings()
 
     @property
     def _wanted(self) -> list[str]:
         """All columns that are read."""
         return [name for name in dict.fromkeys((*self.columns, self.target, self.weight)) if name is not None]
+
+    @property
+    def _wanted_as_written(self) -> list[str]:
+        """Their names in the files."""
+        return [self._written[name] for name in self._wanted]
+
+    @property
+    def _is_text(self) -> bool:
+        if not self._found_here:
+            return False
+        return (kind_of(located(self.path)) if self.format == "auto" else self.format) == "csv"
+
+    def _refuse_other_encodings(self) -> None:
+        """What is not in UTF-8 comes as bytes."""
+        strange = [field.name for field in self._schema if arrow().types.is_binary(field.type)]
+        if strange and self._has_texts:
+            raise ValueError(f"{str(self.path)!r} is not in UTF-8 (column {strange[0].strip()!r}): save it as UTF-8.")
 
     @property
     def _found_here(self) -> bool:
@@ -113,21 +136,23 @@ class Parquet:
         if self._found_here:
             files = located(self.path)
             kind = kind_of(files) if self.format == "auto" else self.format
-            return dataset.dataset(files, format=text_format(files) if kind == "csv" else kind, schema=self._schema)
+            form = text_format(files, self.texts) if kind == "csv" else kind
+            return dataset.dataset(files, format=form, schema=self._schema)
         given, schema = self.path, self._schema
         as_given = schema is None or all(given.schema.field(field.name).type == field.type for field in schema)
         if as_given or not isinstance(given, dataset.FileSystemDataset):
             return given
         return dataset.FileSystemDataset(list(given.get_fragments()), schema, given.format, given.filesystem)
 
-    def only(self, columns: Sequence[str], labelled: bool = False) -> Parquet:
+    def only(self, columns: Sequence[str], labelled: bool = False, texts: Sequence[str] = ()) -> Parquet:
         """The same files by some columns, for predictions; with labels and weights if these are to be compared."""
-        kept = {"target": self.target, "weight": self.weight} if labelled else {}
-        return Parquet(self.path, **kept, columns=columns, batch_rows=self.batch_rows, format=self.format)
+        kept: dict[str, Any] = {"target": self.target, "weight": self.weight} if labelled else {}
+        kept |= {"texts": (*self.texts, *texts), "format": self.format, "batch_rows": self.batch_rows}
+        return Parquet(self.path, columns=columns, **kept)
 
     def items(self) -> Iterator[Any]:
         read = self.dataset.to_batches(
-            columns=self._wanted,
+            columns=self._wanted_as_written,
             batch_size=self.batch_rows,
             batch_readahead=_BATCHES_AHEAD,
             fragment_readahead=_FILES_AHEAD,
@@ -136,9 +161,10 @@ class Parquet:
         try:
             yield from read
         except invalid as error:
-            raise ValueError(unreadable(self.dataset, self._wanted, error)) from error
+            raise ValueError(unreadable(self.dataset, self._wanted_as_written, error)) from error
 
     def unpack(self, item: Any, frames: bool = False) -> Batch:
+        item = self._tidy(item)
         y, weight = (None if name is None else self._complete(item, name) for name in (self.target, self.weight))
         if frames:
             return Batch(item.select(list(self.columns)).to_pandas(), y, weight)
@@ -149,15 +175,19 @@ class Parquet:
             X[:, index] = part
         return Batch(X, y, weight, self.columns)
 
+    def _tidy(self, item: Any) -> Any:
+        """A batch under the names of its columns without spaces; so are entries, if they were texts in a file."""
+        columns = [tidy(column) if self._has_texts else column for column in item.columns]
+        return arrow().RecordBatch.from_arrays(columns, names=[name.strip() for name in item.schema.names])
+
     def _complete(self, item: Any, name: str) -> np.ndarray:
         """Labels or weights as an array."""
         column = item.column(name)
         values = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
         if values.null_count:
             what = "labels" if name == self.target else "weights"
-            raise ValueError(
-                f"Column {name!r} holds the {what}, and has {empty_entries(self.dataset, name)}: drop such rows."
-            )
+            where = empty_entries(self.dataset, self._written[name])
+            raise ValueError(f"Column {name!r} holds the {what}, and has {where}: drop such rows.")
         return values.to_numpy(zero_copy_only=False)
 
 
@@ -165,10 +195,20 @@ def _numbers(name: str, column: Any) -> np.ndarray:
     """A column as numbers; what is empty is NaN."""
     if column.null_count and column.type == arrow().bool_():
         column = column.cast("int8")  # or it would come as objects
-    values = column.to_numpy(zero_copy_only=False)
+    values = _as_written(column).to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "fiub":
         raise ValueError(
             f"column {name!r} is not numeric ({column.type}). Leave it out with chunks.Parquet(..., columns=[...]), or "
             f"write it as numbers; BayesianMixedSVC takes such columns as groups."
         )
     return values if values.dtype.kind == "f" or values.dtype.itemsize <= 2 else values.astype(np.float64)
+
+
+def _as_written(column: Any) -> Any:
+    """Numbers of which gaps with spaces around them have made texts; anything else as it is."""
+    if not arrow().types.is_string(column.type):
+        return column
+    try:
+        return column.cast("float64")
+    except arrow().ArrowInvalid:
+        return column

@@ -13,6 +13,7 @@ from ..estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, 
 from ..parameters import meant
 from ..store import load
 from ..tables import read_table
+from ..tables.classifier import told_of_seen
 from ..tables.files import SUFFIXES
 from .showing import complain, refuse_out
 
@@ -25,6 +26,7 @@ __all__ = [
     "Target",
     "Weight",
     "columns_of",
+    "groups_of",
     "labelled",
     "model_and_rows",
     "names",
@@ -53,6 +55,13 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seeds all that is
 As_json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Categorical = Annotated[
     str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, whose numbers are names.")
+]
+Keep = Annotated[
+    str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, that are no identifiers: learn from them.")
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Who a row belongs to: patient, school, machine.", show_default=False),
 ]
 Drop = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, to leave out.")]
 
@@ -128,7 +137,18 @@ def model_and_rows(path: Path, data: Path) -> tuple[Any, Any]:
     model = load(path)
     if not hasattr(model, "classes_"):
         raise ValueError(f"{str(path)!r} holds a {type(model).__name__} that was not fitted.")
-    return model, read_table(data)
+    return model, read_table(data, like=model)
+
+
+def groups_of(frame: Any, name: str | None, what: str = "--groups") -> np.ndarray | None:
+    """Who each row belongs to."""
+    if name is None:
+        return None
+    members = column(frame, name, what)
+    n_missing = int(members.isna().sum())
+    if n_missing:
+        raise ValueError(f"Column {name!r} ({what}) is missing in {n_missing:,} rows: every row needs a group.")
+    return np.unique(members.astype(str).to_numpy(), return_inverse=True)[1]
 
 
 def target_of(model: Any, target: str | None, frame: Any) -> str:
@@ -141,14 +161,27 @@ def target_of(model: Any, target: str | None, frame: Any) -> str:
 
 
 def evaluable(
-    model: Any, frame: Any, target: str | None, weight: str | None
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Rows, labels and weights to judge a model by; labels of the type of its classes."""
+    model: Any, frame: Any, target: str | None, weight: str | None, groups: str | None = None
+) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Rows, labels, weights and groups to judge a model by; labels of the type of its classes.
+
+    Rows that the model has learned from are told of.
+    """
     rows, y, weights = labelled(frame, target_of(model, target, frame), weight, known_classes=True)
+    members = groups_of(rows, groups)
     classes = model.classes_
     if classes.dtype.kind in "OUT" and y.dtype.kind not in "OUT":
         y = np.array([str(label) for label in y.tolist()], dtype=object)
-    return columns_of(model, rows), y, weights
+    rows = columns_of(model, rows)
+    tell_of_seen(model, rows)
+    return rows, y, weights, members
+
+
+def tell_of_seen(model: Any, rows: Any, more: str = "") -> None:
+    """A warning, if a model has learned from rows that it is judged by."""
+    said = told_of_seen(model, rows)
+    if said is not None:
+        complain(f"Warning: {said}{more}")
 
 
 def out_file(path: Path, *formats: str, inputs: Iterable[Path | None] = ()) -> Path:

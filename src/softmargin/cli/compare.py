@@ -11,7 +11,20 @@ from .. import comparison
 from ..comparison import OURS, RIVALS, Compared
 from ..evaluation import MEASURES
 from ..tables import TableClassifier, TableEncoder, read_table
-from .asking import As_json, Categorical, Data, Drop, Seed, Target, labelled, names, without
+from .asking import (
+    As_json,
+    Categorical,
+    Data,
+    Drop,
+    Groups,
+    Keep,
+    Seed,
+    Target,
+    groups_of,
+    labelled,
+    names,
+    without,
+)
 from .showing import plain_table, print_json, progress, say
 
 #: What a comparison has unless it is asked for other models: all but the slowest.
@@ -32,15 +45,18 @@ def compare(
     rows: Annotated[
         int | None, typer.Option(min=10, help="Compare on a random sample of rows.", show_default=False)
     ] = None,
+    groups: Groups = None,
     categorical: Categorical = "",
     drop: Drop = "",
+    keep: Keep = "",
     n_jobs: Annotated[int | None, typer.Option(help="Fits at once.", show_default=False)] = None,
     seed: Seed = 0,
     as_json: As_json = False,
 ) -> None:
     """Compare our models and scikit-learn's on a table.
 
-    By cross-validation; all have their default settings and the same folds.
+    By cross-validation; all have their default settings and the same folds.  With --groups rows of one group lie in
+    one fold, and nobody learns from the column of groups.  AUC is the mean over folds.
     """
     if target is None:
         raise typer.BadParameter("which column holds the labels?", param_hint="--target")
@@ -49,31 +65,31 @@ def compare(
         if name not in OURS and name not in RIVALS:
             raise typer.BadParameter(f"{name!r} is none of {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
     X, y, _ = labelled(without(read_table(data), drop), target, None)
-    X, y = _sample(X, y, rows, seed)
+    members = groups_of(X, groups)
+    X = X if groups is None else X.drop(columns=groups)
+    X, y, members = _sample(X, y, members, rows, seed)
     _refuse_rare(y, folds, target)
-    makers = {name: partial(_made, name, names(categorical)) for name in chosen}
+    makers = {name: partial(_made, name, names(categorical), names(keep)) for name in chosen}
+    options: dict[str, Any] = {"groups": members, "n_splits": folds, "random_state": seed, "n_jobs": n_jobs}
     with progress(len(makers) * folds) as advance:
-        found = comparison.compare(
-            makers, X, y, n_splits=folds, random_state=seed, progress=partial(advance, data.name), n_jobs=n_jobs
-        )
+        found = comparison.compare(makers, X, y, progress=partial(advance, data.name), **options)
     if as_json:
-        print_json(
-            {"table": data.name, "rows": len(y), "folds": folds, "seed": seed, "models": [_facts(one) for one in found]}
-        )
+        facts = {"table": data.name, "rows": len(y), "folds": folds, "seed": seed, "groups": groups}
+        print_json(facts | {"models": [_facts(one) for one in found]})
     else:
-        _print(found, f"{data.name} ({len(y):,} x {X.shape[1]})", folds)
+        _print(found, f"{data.name} ({len(y):,} x {X.shape[1]})", folds, groups)
 
 
-def _made(name: str, categorical: tuple[str, ...]) -> TableClassifier:
+def _made(name: str, categorical: tuple[str, ...], keep: tuple[str, ...]) -> TableClassifier:
     gaps = "keep" if name in _KNOW_GAPS else "fill"
-    return TableClassifier((OURS | RIVALS)[name](), TableEncoder(gaps=gaps, categorical=categorical))
+    return TableClassifier((OURS | RIVALS)[name](), TableEncoder(gaps=gaps, categorical=categorical, keep=keep))
 
 
-def _sample(X: Any, y: np.ndarray, n: int | None, seed: int) -> tuple[Any, np.ndarray]:
+def _sample(X: Any, y: np.ndarray, members: Any, n: int | None, seed: int) -> tuple[Any, np.ndarray, Any]:
     if n is None or n >= len(y):
-        return X, y
+        return X, y, members
     places = np.sort(np.random.RandomState(seed).permutation(len(y))[:n])
-    return X.iloc[places].reset_index(drop=True), y[places]
+    return X.iloc[places].reset_index(drop=True), y[places], None if members is None else members[places]
 
 
 def _refuse_rare(y: np.ndarray, folds: int, target: str) -> None:
@@ -99,7 +115,7 @@ def _facts(one: Compared) -> dict[str, Any]:
     }
 
 
-def _print(found: list[Compared], title: str, folds: int) -> None:
+def _print(found: list[Compared], title: str, folds: int, groups: str | None) -> None:
     say(title)
     shown = plain_table("model", [*(MEASURES[name] for name in _SHOWN), "behind", "fit s"])
     for one in found:
@@ -108,7 +124,8 @@ def _print(found: list[Compared], title: str, folds: int) -> None:
         style = "bold" if one.is_first else ""
         shown.add_row(("* " if one.is_first else "  ") + one.model, *values, behind, f"{one.seconds:.2f}", style=style)
     Console(highlight=False).print(shown)
+    by, unit = ("", "row by row") if groups is None else (f" by {groups!r}", "group by group")
     say(
-        f"{folds}-fold cross-validation, the same folds for all, default settings, one thread. *: first by log "
-        f"loss, or behind by at most one standard error of the difference, row by row."
+        f"{folds}-fold cross-validation{by}, the same folds for all, default settings, one thread. *: first by log "
+        f"loss, or behind by at most one standard error of the difference, {unit}. AUC is the mean over folds."
     )

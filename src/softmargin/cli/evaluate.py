@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .. import evaluation
-from .asking import As_json, Data, ModelFile, Seed, Target, Weight, evaluable, model_and_rows
+from .asking import As_json, Data, Groups, ModelFile, Seed, Target, Weight, evaluable, model_and_rows
 from .showing import print_evaluation, print_json, say
 
 
@@ -14,21 +14,24 @@ def evaluate(
     data: Data,
     target: Target = None,
     weight: Weight = None,
+    groups: Groups = None,
     bootstrap: Annotated[int, typer.Option(min=1, help="How often rows are drawn anew for the intervals.")] = 500,
     seed: Seed = 0,
     as_json: As_json = False,
 ) -> None:
     """Measure a model on rows with labels.
 
-    Error, balanced error, AUC, log loss, Brier score and calibration error, each with a bootstrap interval.
+    Error, balanced error, AUC, log loss, Brier score and calibration error, each with a bootstrap interval.  With
+    --groups whole groups are drawn, for rows of one patient say much the same.
     """
     fitted, frame = model_and_rows(model, data)
-    rows, y, weights = evaluable(fitted, frame, target, weight)
+    rows, y, weights, members = evaluable(fitted, frame, target, weight, groups)
     found = evaluation.evaluate(
         y,
         fitted.predict_proba(rows),
         classes=fitted.classes_,
         sample_weight=weights,
+        groups=members,
         n_bootstrap=bootstrap,
         random_state=seed,
     )
@@ -36,4 +39,7 @@ def evaluate(
         print_json(found.as_dict())
         return
     print_evaluation(found)
-    say(f"{found.n_rows:,} rows; intervals from {bootstrap} bootstrap draws. Rows that the fit has seen flatter it.")
+    of = "" if members is None else f" of {len(set(members.tolist())):,} groups"
+    say(
+        f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap draws. Rows that the fit has seen flatter it."
+    )

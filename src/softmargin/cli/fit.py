@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from sklearn.model_selection import train_test_split
 
+from ..splits import held_out
 from ..tables import TableClassifier, read_table, write_table
 from ..tables.classifier import encoder_for
 from .asking import (
@@ -19,13 +19,16 @@ from .asking import (
     Categorical,
     Data,
     Drop,
+    Keep,
     Seed,
     Target,
     Weight,
+    groups_of,
     labelled,
     model_file,
     names,
     table_file,
+    tell_of_seen,
     without,
 )
 from .showing import print_json, print_preparation, say
@@ -49,9 +52,18 @@ def fit(
         Path | None, typer.Option(help="Write some rows here, unseen by the fit, to evaluate it.", show_default=False)
     ] = None,
     share: Annotated[float, typer.Option(min=0.01, max=0.99, help="Of rows to hold out.")] = 0.25,
+    split_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Hold out whole groups, as of one patient; only mixed models learn from their column.",
+            show_default=False,
+        ),
+    ] = None,
     weight: Weight = None,
     categorical: Categorical = "",
     drop: Drop = "",
+    keep: Keep = "",
     loss: Annotated[str | None, typer.Option(help="hinge, logistic or probit.", show_default=False)] = None,
     n_inducing: Annotated[int | None, typer.Option(min=1, help="Points of a kernel model.", show_default=False)] = None,
     class_weight: Annotated[str | None, typer.Option(help="'balanced'.", show_default=False)] = None,
@@ -72,21 +84,32 @@ def fit(
     model_file(out, inputs=[data, checkpoint])
     if hold_out is not None:
         table_file(hold_out, inputs=[data, out])
+    elif split_by is not None:
+        raise typer.BadParameter("without --hold-out nothing is split.", param_hint="--split-by")
     wishes = {"loss": loss, "n_inducing": n_inducing, "class_weight": class_weight, "max_time": max_time}
     wishes |= {"checkpoint": checkpoint, "n_jobs": n_jobs, "device": device}
     target, classifier = _chosen(model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
     frame = without(read_table(data), drop)
     rows, y, weights = labelled(frame, target, weight)
-    held: Any = None
+    members = groups_of(rows, split_by, "--split-by")
+    if split_by is not None and model != "mixed":
+        rows = rows.drop(columns=split_by)
+    unseen: Any = None
     if hold_out is not None:
-        held, rows, y, weights = _apart(frame, rows, y, weights, target, share, seed)
-    table = TableClassifier(classifier, encoder_for(classifier, names(categorical)))
+        kept, held = _split(y, share, seed, members)
+        unseen, aside = frame[frame[target].notna()].iloc[held], rows.iloc[held]
+        rows, y = rows.iloc[kept].reset_index(drop=True), y[kept]
+        weights = None if weights is None else weights[kept]
+    table = TableClassifier(classifier, encoder_for(classifier, names(categorical), names(keep)))
     start = time.perf_counter()
     table.fit(rows, y, sample_weight=weights)
     seconds, table.target_ = time.perf_counter() - start, target
     table.save(out)
     if hold_out is not None:
-        write_table(held, hold_out)
+        write_table(unseen, hold_out)
+        tell_of_seen(
+            table, aside, "" if split_by else " --split-by COLUMN keeps rows that belong together on one side."
+        )
     if not (quiet or as_json):
         print_preparation(table.encoder_.describe())
     _tell(table, len(rows), seconds, out, hold_out, as_json)
@@ -106,7 +129,8 @@ def _chosen(
         if not formula and not groups:
             raise typer.BadParameter("a mixed model needs --formula or --groups.", param_hint="--model")
     elif formula or groups:
-        raise typer.BadParameter("only --model mixed has groups.", param_hint="--formula" if formula else "--groups")
+        hint = "--formula" if formula else "--groups"
+        raise typer.BadParameter("only --model mixed has groups; --split-by holds out whole ones.", param_hint=hint)
     if target is None:
         raise typer.BadParameter("which column holds the labels?", param_hint="--target")
     classifier = MODELS[word](**given, verbose=verbose, random_state=seed)
@@ -121,17 +145,12 @@ def _chosen(
     return target, classifier
 
 
-def _apart(
-    frame: Any, rows: Any, y: Any, weights: Any, target: str, share: float, seed: int
-) -> tuple[Any, Any, Any, Any]:
-    """A stratified share of the rows as they came; and the others, to be fitted."""
+def _split(y: Any, share: float, seed: int, members: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Places of rows to fit, and of a share of them to hold out."""
     try:
-        kept, held = train_test_split(np.arange(len(rows)), test_size=share, random_state=seed, stratify=y)
+        return held_out(y, share, seed, members)
     except ValueError as error:
         raise ValueError(f"Rows cannot be held out with all classes on both sides: {error}") from error
-    kept, held = np.sort(kept), np.sort(held)
-    aside = frame[frame[target].notna()].iloc[held]
-    return aside, rows.iloc[kept].reset_index(drop=True), y[kept], None if weights is None else weights[kept]
 
 
 def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | None, as_json: bool) -> None:

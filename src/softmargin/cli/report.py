@@ -28,7 +28,7 @@ def report(
 
     out_file(out, "html", "htm", inputs=[model, data])
     fitted, frame = model_and_rows(model, data)
-    rows, y, weights = evaluable(fitted, frame, target, weight)
+    rows, y, weights, _ = evaluable(fitted, frame, target, weight)
     path = pages.write(out, fitted, rows, y, title=title, sample_weight=weights, random_state=seed)
     if as_json:
         print_json({"out": str(path), "rows": len(rows), "bytes": Path(path).stat().st_size})

@@ -82,7 +82,9 @@ def print_preparation(described: Any) -> None:
     for heading in ("column", "kind", "becomes", "note"):
         shown.add_column(heading, overflow="fold")
     for row in described.itertuples(index=False):
-        shown.add_row(*(escape(str(part)) for part in row))
+        # The parameter of Python, as it is called here.
+        note = row.note.replace(f"keep={row.column!r}", f"--keep {row.column}")
+        shown.add_row(*(escape(str(part)) for part in (row.column, row.kind, row.becomes, note)))
     Console(highlight=False).print(shown)
 
 

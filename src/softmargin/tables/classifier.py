@@ -10,15 +10,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from ..chunks import source_of
 from ..design.formula import read
 from ..estimators import BayesianMixedSVC, BayesianSVC
 from ..parameters import meant
+from ..splits import fingerprints, n_among, n_sketched, sketch, told_of_twins
+from ..validation import check_weights
 from .encoder import TableEncoder
 from .frames import FrameTransformer, frame_of
 from .lazily import pandas
+from .plans import Left, holds_texts
 from .streams import Encoded, by_columns, representative
 from .tidier import TableTidier
 
@@ -45,6 +48,9 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     encoder : `TableEncoder`, optional
         By default one that keeps gaps for models which have their own way with them, and fills them for others.
         `BayesianMixedSVC` gets the frame itself, with dates in days.
+    keep : sequence of column names
+        Columns that are not left out for looking like row numbers or identifiers.  Only for the encoder by default:
+        another one has its own wishes.
 
     Attributes
     ----------
@@ -53,13 +59,16 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     classifier_ : the fitted model
     target_, weight_ : str or None
         The names of the columns of labels and of weights, if they were given by name.  Predictions pass them by.
+    seen_ : array or None
+        Numbers made of the rows of ``fit``, or of some of many, by which `n_seen` knows them again.
     n_features_in_ : int
     feature_names_in_ : array of the names of the columns, where they have names
 
     Notes
     -----
     Frames to predict have the columns of ``fit`` in their order, and the labels and weights may stay among them; other
-    columns, or another order, are an error, as everywhere in scikit-learn.
+    columns, or another order, are an error, as everywhere in scikit-learn.  Paths of files are read in the types of
+    ``fit``; ``read_table(path, like=model)`` reads a frame so.
 
     ``link_``, ``loo_log_loss_`` and ``n_jobs`` are those of ``classifier_``, if it has them.
 
@@ -77,8 +86,8 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     array(['yes', 'no'], dtype=object)
     """
 
-    def __init__(self, classifier: Any = None, encoder: Any = None) -> None:
-        self.classifier, self.encoder = classifier, encoder
+    def __init__(self, classifier: Any = None, encoder: Any = None, keep: Iterable[str] = ()) -> None:
+        self.classifier, self.encoder, self.keep = classifier, encoder, keep
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableClassifier:
         """Fits the encoder, then the classifier.
@@ -91,28 +100,31 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         y : sequence of n_rows labels, or the name of a column of ``X``
             By default the column on the left of the classifier's formula, if there is one.
         sample_weight : sequence of n_rows weights, or the name of a column of ``X``, optional
-            To the classifier, a row of weight k is k copies of it.  The encoder counts every row once when it looks for
-            medians and rare levels, but passes by those of weight 0.
+            To the classifier a row of weight k is k copies of it, and so it is to the encoder when it looks for
+            medians, gaps and rare levels.
 
         Returns
         -------
         self
         """
         classifier: Any = clone(self.classifier) if self.classifier is not None else BayesianSVC()
-        encoder: Any = clone(self.encoder) if self.encoder is not None else encoder_for(classifier)
+        encoder: Any = self._unfitted_encoder(classifier)
         if y is None and (isinstance(X, str | PathLike) or frame_of(X) is not None):
             y = _response(classifier)
         source = None if isinstance(X, np.memmap) else source_of(X, y, sample_weight)
         target = getattr(source, "target", y if isinstance(y, str) else None)
         weight = getattr(source, "weight", sample_weight)
         if source is not None:
-            encoder.fit(representative(source))
+            _fitted(encoder, *representative(source))
             classifier.fit(Encoded(source, encoder))
+            self.seen_ = None
         else:
             X, y = (X, y) if target is None else _without(X, target, "y")
             X, sample_weight = _without(X, weight, "sample_weight") if isinstance(weight, str) else (X, weight)
-            rows = _named(encoder, encoder.fit(_counted(X, sample_weight)).transform(X), X)
+            rows = _named(encoder, _fitted(encoder, X, sample_weight).transform(X), X)
             classifier.fit(rows, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+            prints = fingerprints(_comparable(encoder, rows, X))
+            self.seen_ = sketch(prints[check_weights(sample_weight, len(prints)) > 0])
         self.target_, self.weight_ = target, weight if isinstance(weight, str) else None
         self.encoder_, self.classifier_ = encoder, classifier
         self.classes_, self.n_features_in_ = classifier.classes_, encoder.n_features_in_
@@ -122,16 +134,35 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             del self.feature_names_in_
         return self
 
+    def _unfitted_encoder(self, classifier: Any) -> Any:
+        keep = (self.keep,) if isinstance(self.keep, str) else tuple(self.keep)
+        if self.encoder is None:
+            return encoder_for(classifier, keep=keep)
+        if keep:
+            raise ValueError("keep is for the encoder by default: give it to the encoder that you pass.")
+        return clone(self.encoder)
+
     def encode(self, X: Any) -> Any:
         """The rows that ``classifier_`` sees: a frame of pandas, an array for an array, or a source for a source."""
         check_is_fitted(self)
         source = None if isinstance(X, np.memmap) else source_of(X)
         if source is not None:
-            return Encoded(by_columns(source, getattr(self, "feature_names_in_", None)), self.encoder_)
+            names = getattr(self, "feature_names_in_", None)
+            return Encoded(by_columns(source, names, getattr(self.encoder_, "texts_", ())), self.encoder_)
         frame = frame_of(X)
         if frame is not None and {self.target_, self.weight_} & set(frame.columns):
             X = frame.drop(columns=[self.target_, self.weight_], errors="ignore")
         return _named(self.encoder_, self.encoder_.transform(X), X)
+
+    def n_seen(self, X: Any) -> int:
+        """How many of these rows are equal to rows of ``fit``, of more than 4,096 rows an estimate.
+
+        Whoever judges a model should know.  Entries are compared as the classifier sees them, and texts that it does
+        not see; after a fit from a source no row is known again.
+        """
+        if self.seen_ is None or source_of(X) is not None:
+            return 0
+        return n_among(fingerprints(_comparable(self.encoder_, self.encode(X), X)), self.seen_)
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable class of each row."""
@@ -194,13 +225,20 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def encoder_for(classifier: Any, categorical: Iterable[str] = ()) -> FrameTransformer:
-    """The encoder that a model is best served by, with columns whose numbers are names."""
+def told_of_seen(model: Any, X: Any) -> str | None:
+    """What to say of rows that a model is judged by, and may have learned from; None if there is nothing to say."""
+    if getattr(model, "seen_", None) is None:
+        return None
+    n = model.n_seen(X)
+    return told_of_twins(_comparable(model.encoder_, model.encode(X), X), n, n_sketched(model.seen_)) if n else None
+
+
+def encoder_for(classifier: Any, categorical: Iterable[str] = (), keep: Iterable[str] = ()) -> FrameTransformer:
+    """The encoder that a model is best served by, with columns whose numbers are names, and columns to keep."""
     if isinstance(classifier, BayesianMixedSVC):
-        return TableTidier(categorical=categorical)
-    return TableEncoder(
-        gaps="keep" if get_tags(classifier).input_tags.allow_nan else "fill", categorical=tuple(categorical)
-    )
+        return TableTidier(categorical=categorical, keep=keep)
+    gaps = "keep" if get_tags(classifier).input_tags.allow_nan else "fill"
+    return TableEncoder(gaps=gaps, categorical=tuple(categorical), keep=tuple(keep))
 
 
 def _named(encoder: Any, rows: Any, given: Any) -> Any:
@@ -209,6 +247,20 @@ def _named(encoder: Any, rows: Any, given: Any) -> Any:
         return rows
     index = given.index if isinstance(given, pandas().DataFrame) else None
     return pandas().DataFrame(rows, columns=encoder.get_feature_names_out(), index=index)
+
+
+def _comparable(encoder: Any, rows: Any, given: Any) -> Any:
+    """What rows are known by: their numbers, and texts that are left out, which say who a row is."""
+    frame = frame_of(given)
+    left = [plan.name for plan in getattr(encoder, "plans_", ()) if isinstance(plan, Left)]
+    texts = [] if frame is None else [name for name in left if holds_texts(frame[name])]
+    if not texts:
+        return rows
+    return pandas().DataFrame(rows).assign(**{f"{name} as text": _as_objects(frame, name) for name in texts})
+
+
+def _as_objects(frame: Any, name: str) -> np.ndarray:
+    return frame[name].to_numpy(object)
 
 
 def _response(classifier: Any) -> str | None:
@@ -233,10 +285,10 @@ def _without(X: Any, name: str, parameter: str) -> tuple[Any, Any]:
     return frame.drop(columns=name), frame[name].infer_objects().to_numpy()
 
 
-def _counted(X: Any, weight: Any) -> Any:
-    """The rows that count at all."""
-    counts = np.asarray(weight) != 0
-    if weight is None or counts.shape != (_num_samples(X),) or counts.all() or not counts.any():
-        return X  # and what is wrong with weights the classifier tells
+def _fitted(encoder: Any, X: Any, weight: Any) -> Any:
+    """The encoder after a look at the rows; one that knows no weights sees those that count at all."""
+    if weight is None or has_fit_parameter(encoder, "sample_weight"):
+        return encoder.fit(X, **({} if weight is None else {"sample_weight": weight}))
+    counts = check_weights(weight, _num_samples(X)) > 0
     frame = frame_of(X)
-    return _safe_indexing(X if frame is None else frame, np.flatnonzero(counts))
+    return encoder.fit(_safe_indexing(X if frame is None else frame, np.flatnonzero(counts)))

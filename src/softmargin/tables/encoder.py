@@ -9,13 +9,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..parameters import one_of, positive_integer
-from .frames import FrameTransformer, known_names
+from .frames import FrameTransformer, counted, known_names
 from .looking import Wishes, plan_of
 from .plans import OTHER, Plan
 
 __all__ = ["TableEncoder"]
 
 GAPS = ("fill", "keep")
+_WISHES = ("categorical", "drop", "keep")
 
 
 class TableEncoder(FrameTransformer):
@@ -27,6 +28,7 @@ class TableEncoder(FrameTransformer):
     - Dates become days since the first one and, where these vary, sine and cosine of the time of year, week and day.
       They are those of UTC; dates without a zone are taken for it.
     - Columns that say nothing are left out: constant or empty ones, row numbers, texts that differ in nearly every row.
+      ``keep`` has the last two back.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ class TableEncoder(FrameTransformer):
         Columns whose numbers are names: codes of regions, of products.
     drop : sequence of column names
         Columns to leave out.
+    keep : sequence of column names
+        Columns that are not left out for looking like row numbers or identifiers.
 
     Attributes
     ----------
@@ -78,21 +82,29 @@ class TableEncoder(FrameTransformer):
         max_levels: int = 30,
         categorical: Iterable[str] = (),
         drop: Iterable[str] = (),
+        keep: Iterable[str] = (),
     ) -> None:
         self.gaps, self.max_levels = gaps, max_levels
-        self.categorical, self.drop = categorical, drop
+        self.categorical, self.drop, self.keep = categorical, drop, keep
 
-    def fit(self, X: Any, y: Any = None) -> TableEncoder:
-        """Looks at the columns of ``X``, a frame or an array, and decides what becomes of each."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableEncoder:
+        """Looks at the columns of ``X``, a frame or an array, and decides what becomes of each.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_rows, n_columns)
+        y : ignored
+        sample_weight : sequence of n_rows weights, optional
+            For medians, levels and gaps a row of weight k is k copies of it, and one of weight 0 is not there.  Whether
+            a column says nothing but which row it is, rows decide whatever they weigh.
+        """
         one_of("gaps", self.gaps, GAPS)
         positive_integer("max_levels", self.max_levels)
-        frame = self._frame(X, reset=True)
+        frame, weight = counted(self._frame(X, reset=True), sample_weight)
         if len(frame) < 2:
             raise ValueError("The table has 1 sample: what varies can be seen in two rows or more.")
-        names = [str(name) for name in frame.columns]
-        categorical, drop = (known_names(wish, getattr(self, wish), names) for wish in ("categorical", "drop"))
-        wishes = Wishes(self.gaps == "keep", self.max_levels, categorical, drop)
-        self.plans_ = tuple(plan_of(frame.iloc[:, i], name, wishes) for i, name in enumerate(names))
+        wishes = self._wishes([str(name) for name in frame.columns])
+        self.plans_ = tuple(plan_of(frame.iloc[:, i], str(name), wishes, weight) for i, name in enumerate(frame))
         _refuse_twice(self.plans_)
         if not self._names:
             reasons = "; ".join(f"{plan.name!r}: {plan.note}" for plan in self.plans_[:5])
@@ -111,6 +123,13 @@ class TableEncoder(FrameTransformer):
         check_is_fitted(self)
         _check_names_out(self, input_features)
         return np.array(self._names, dtype=object)
+
+    def _wishes(self, names: list[str]) -> Wishes:
+        categorical, drop, keep = (known_names(wish, getattr(self, wish), names) for wish in _WISHES)
+        both = set(drop) & set(keep)
+        if both:
+            raise ValueError(f"Column {min(both)!r} is named by drop and by keep: say one of them.")
+        return Wishes(self.gaps == "keep", self.max_levels, categorical, drop, keep)
 
     @property
     def _names(self) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..chunks.files import GAPS, KINDS, LOOK, suffix_of, text_form
+import numpy as np
+
+from ..chunks.files import KINDS, suffix_of
+from ..chunks.texts import GAPS, LOOK, encoding_of, text_form
 from ..extras import needed
 from ..parameters import meant
 from .lazily import pandas
@@ -18,7 +20,7 @@ SUFFIXES = tuple(KINDS)
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
 
 
-def read_table(path: str | PathLike[str]) -> Any:
+def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
     """Reads a table into a frame of pandas.
 
     Parameters
@@ -26,6 +28,9 @@ def read_table(path: str | PathLike[str]) -> Any:
     path : str or path
         A file of comma-, semicolon- or tab-separated values (``.csv``, ``.tsv``, ``.txt``, packed or not), of Parquet
         (``.parquet``) or of Arrow (``.feather``, ``.arrow``, ``.ipc``).
+    like : fitted `TableClassifier`, `TableEncoder`, or other model, optional
+        Columns that held names in its fit are read as texts, as they are written.  Otherwise a column of codes that
+        were texts there, beside one such as A12, may be numbers here: 007 would be 7, which is another code.
 
     Notes
     -----
@@ -54,7 +59,7 @@ def read_table(path: str | PathLike[str]) -> Any:
         raise FileNotFoundError(f"There is no file {str(path)!r}; {meant(path.name, _tables_beside(path))}")
     suffix = _suffix(path)
     if KINDS[suffix] == "csv":
-        frame = _read_text(path, suffix)
+        frame = _read_text(path, suffix, texts_of(like))
     elif KINDS[suffix] == "parquet":
         frame = needed("pyarrow.parquet", "parquet", "A table in Parquet").read_table(path).to_pandas()
     else:
@@ -89,21 +94,24 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _read_text(path: Path, suffix: str) -> Any:
+def texts_of(model: Any) -> tuple[str, ...]:
+    """The columns that held names in the fit of a model, that of its labels included, if they were texts."""
+    texts: list[str] = list(getattr(getattr(model, "encoder_", model), "texts_", ()))
+    classes, target = np.asarray(getattr(model, "classes_", ())), getattr(model, "target_", None)
+    if target is not None and any(isinstance(label, str) for label in classes.tolist()):
+        texts.append(target)
+    return tuple(texts)
+
+
+def _read_text(path: Path, suffix: str, texts: tuple[str, ...]) -> Any:
     pd = pandas()
     encoding = _encoding(path)
     form = text_form(_beginning(path, encoding), suffix)
+    options = {"sep": form.separator, "decimal": form.decimal, "encoding": encoding, "skipinitialspace": True}
+    options |= {"keep_default_na": False, "na_values": list(GAPS), "low_memory": False}
     try:
-        frame = pd.read_csv(
-            path,
-            sep=form.separator,
-            decimal=form.decimal,
-            encoding=encoding,
-            keep_default_na=False,
-            na_values=list(GAPS),
-            skipinitialspace=True,
-            low_memory=False,
-        )
+        written = pd.read_csv(path, nrows=0, **options).columns if texts else ()
+        frame = pd.read_csv(path, dtype={name: str for name in written if name.strip() in texts}, **options)
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{str(path)!r} is empty.") from error
     except pd.errors.ParserError as error:
@@ -122,12 +130,11 @@ def _stripped(column: Any) -> Any:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or UTF-16 if the file says so in its first bytes."""
     from pandas.io.common import get_handle
 
     with get_handle(path, "rb", compression="infer", is_text=False) as handle:
         mark: Any = handle.handle.read(2)
-    return "utf-16" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    return encoding_of(mark)
 
 
 def _beginning(path: Path, encoding: str) -> str:

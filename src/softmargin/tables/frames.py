@@ -10,10 +10,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
 
 from ..parameters import meant
+from ..validation import check_weights
 from .lazily import pandas
 from .plans import Plan
 
-__all__ = ["FrameTransformer", "frame_of", "known_names"]
+__all__ = ["FrameTransformer", "counted", "frame_of", "known_names"]
 
 
 class FrameTransformer(TransformerMixin, BaseEstimator):
@@ -27,6 +28,11 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         rows = [(plan.name, plan.kind, plan.becomes, plan.note) for plan in self.plans_]
         return pandas().DataFrame(rows, columns=["column", "kind", "becomes", "note"])
+
+    @property
+    def texts_(self) -> tuple[str, ...]:
+        """The columns of names that were texts in ``fit``; `read_table` reads them as such from other files."""
+        return tuple(plan.name for plan in self.plans_ if getattr(plan, "is_text", False))
 
     def _frame(self, X: Any, reset: bool) -> Any:
         """The table as a frame of pandas, its columns those of ``fit``."""
@@ -97,8 +103,19 @@ def _refuse_lists(frame: Any) -> None:
             )
 
 
+def counted(frame: Any, weight: Any) -> tuple[Any, np.ndarray]:
+    """The rows that count at all, and how often each does."""
+    weight = check_weights(weight, len(frame))
+    counts = weight > 0
+    if not counts.any():
+        raise ValueError("All weights are zero: at least one row needs a positive weight.")
+    return (frame, weight) if counts.all() else (frame[counts], weight[counts])
+
+
 def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tuple[str, ...]:
     """The names that a parameter holds, each of a column."""
+    if isinstance(wished, str):
+        wished = (wished,)
     wished = tuple(wished)
     for name in wished:
         if name not in names:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .lazily import pandas
-from .plans import CIRCLES, ISO_DATE, Category, Date, Left, Number, Plan, as_days, as_numbers, levels_of
+from .plans import CIRCLES, ISO_DATE, Category, Date, Left, Number, Plan, as_days, as_numbers, holds_texts, levels_of
 
 #: A column of names with more levels than this share of its rows says who a row is, not what.
 _OWN_SHARE = 0.5
@@ -32,27 +32,32 @@ class Wishes(NamedTuple):
     max_levels: int
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
 
-def plan_of(column: Any, name: str, wishes: Wishes) -> Plan:
-    """The plan for a column (a pandas Series) of this name."""
+def plan_of(column: Any, name: str, wishes: Wishes, weight: np.ndarray | None = None) -> Plan:
+    """The plan for a column (a pandas Series) of this name.
+
+    A row of weight k counts k times among gaps, levels and medians.  Whether a column tells rows apart is asked of the
+    rows themselves, whatever they weigh.
+    """
+    weight = np.ones(len(column)) if weight is None else weight
     if name in wishes.drop:
         return Left(name, "as asked")
     known = column.dropna()
     if not len(known):
         return Left(name, "empty")
-    if len(levels_of(known.iloc[:_FEW])[0]) == 1 and len(levels_of(known)[0]) == 1:
-        n_gaps = len(column) - len(known)
-        if not _flagged(n_gaps, wishes):  # which would be something
-            return Left(name, f"always {known.iloc[0]}" + (", or missing" if n_gaps else ""))
+    constant = len(levels_of(known.iloc[:_FEW])[0]) == 1 and len(levels_of(known)[0]) == 1
+    if constant and not _flagged(weight[column.isna()].sum(), wishes):  # which would be something
+        return Left(name, f"always {known.iloc[0]}" + (", or missing" if len(known) < len(column) else ""))
     if name in wishes.categorical:
-        return _category(column, name, wishes)
+        return _category(column, name, wishes, weight)
     kind = kind_of(column)
     if kind == "number":
-        return _number(column, name, wishes)
+        return _number(column, name, wishes, weight)
     if kind == "date":
-        return _date(column, name, wishes)
-    return _category(column, name, wishes)
+        return _date(column, name, wishes, weight)
+    return _category(column, name, wishes, weight)
 
 
 def kind_of(column: Any) -> str:
@@ -77,13 +82,33 @@ def kind_of(column: Any) -> str:
     return "category"
 
 
-def _number(column: Any, name: str, wishes: Wishes) -> Plan:
+def _number(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
     values = as_numbers(column, name)
-    if _counts_rows(values):
-        return Left(name, "counts the rows")
-    n_gaps = int(np.isnan(values).sum())
-    fill = None if wishes.keeps_gaps else float(np.nanmedian(values))
-    return Number(name, fill, _flagged(n_gaps, wishes), _gap_note(n_gaps, len(values), wishes, "the median instead"))
+    if name not in wishes.keep and _counts_rows(values):
+        return Left(name, f"counts the rows; {_back(name)}")
+    n_gaps = float(weight[np.isnan(values)].sum())
+    fill = None if wishes.keeps_gaps else weighted_median(values, weight)
+    note = _gap_note(n_gaps, weight.sum(), wishes, "the median instead")
+    return Number(name, fill, _flagged(n_gaps, wishes), note)
+
+
+def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
+    """The median of numbers, NaN aside, where one of weight k is there k times.
+
+    >>> weighted_median(np.array([1.0, 5.0, 2.0, np.nan]), np.array([2.0, 1.0, 1.0, 7.0]))
+    1.5
+    """
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    up_to = np.cumsum(weight[order])
+    # The middle lies within one number, or between two: where copies would be even in number.
+    places = [np.searchsorted(up_to, up_to[-1] / 2, side) for side in ("left", "right")]
+    return float(np.mean(values[order[np.minimum(places, len(order) - 1)]]))
+
+
+def _back(name: str) -> str:
+    """How a column that was left out is had all the same."""
+    return f"keep={name!r} brings it back"
 
 
 def _counts_rows(values: np.ndarray) -> bool:
@@ -97,39 +122,40 @@ def _counts_rows(values: np.ndarray) -> bool:
     return bool(begins and len(known) >= _COUNTED_SHARE * (known[-1] - known[0] + 1))
 
 
-def _date(column: Any, name: str, wishes: Wishes) -> Plan:
+def _date(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
     days = as_days(column, name)
     first, span = np.nanmin(days), np.nanmax(days) - np.nanmin(days)
     known = days[~np.isnan(days)]
     circles = tuple(
         circle for circle, turn in CIRCLES.items() if span >= _SPANS[circle] and len(np.unique(turn(known))) > 1
     )
-    n_gaps = int(np.isnan(days).sum())
+    n_gaps = float(weight[np.isnan(days)].sum())
     origin = str(np.datetime64(int(np.floor(first)), "D"))
-    fill = None if wishes.keeps_gaps else float(np.nanmedian(days) - np.floor(first))
-    note = _gap_note(n_gaps, len(days), wishes, "the median instead")
+    fill = None if wishes.keeps_gaps else weighted_median(days, weight) - float(np.floor(first))
+    note = _gap_note(n_gaps, weight.sum(), wishes, "the median instead")
     return Date(name, origin, circles, fill, _flagged(n_gaps, wishes), note)
 
 
-def _category(column: Any, name: str, wishes: Wishes) -> Plan:
+def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
     texts, codes = levels_of(column)
-    levels, n_missing = np.array(texts, dtype=object), int(np.sum(codes < 0))
-    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-    n = len(codes) - n_missing
-    if n >= _FEW and len(levels) > max(_OWN_SHARE * n, wishes.max_levels) and name not in wishes.categorical:
-        what = _foreign_form(levels, counts) or "an identifier, or free text"
+    levels, known = np.array(texts, dtype=object), codes >= 0
+    counts = np.bincount(codes[known], weight[known], len(levels))
+    n = int(known.sum())
+    is_wished = name in wishes.categorical or name in wishes.keep
+    if n >= _FEW and len(levels) > max(_OWN_SHARE * n, wishes.max_levels) and not is_wished:
+        what = _foreign_form(levels, counts) or f"an identifier, or free text; {_back(name)}"
         return Left(name, f"{len(levels):,} different texts in {n:,} rows: {what}")
+    n_missing = float(weight[~known].sum())
     flagged = _flagged(n_missing, wishes)
-    notes = [_gap_note(n_missing, len(codes), wishes, "a level of their own" if flagged else "of no level")]
+    notes = [_gap_note(n_missing, weight.sum(), wishes, "a level of their own" if flagged else "of no level")]
     pooled = len(levels) > wishes.max_levels
     if pooled:
         # The most frequent, and of equally frequent ones the first.
         kept = np.sort(np.lexsort((np.arange(len(levels)), -counts))[: wishes.max_levels])
         notes.append(f"{len(levels) - len(kept):,} rarer levels pooled")
         levels = levels[kept]
-    return Category(
-        name, tuple(levels.tolist()), pooled, wishes.keeps_gaps, flagged, "; ".join(note for note in notes if note)
-    )
+    note, is_text = "; ".join(note for note in notes if note), holds_texts(column)
+    return Category(name, tuple(levels.tolist()), pooled, wishes.keeps_gaps, flagged, note, is_text)
 
 
 def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:
@@ -152,9 +178,19 @@ def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:
     return ""
 
 
-def _flagged(n_gaps: int, wishes: Wishes) -> bool:
-    return n_gaps >= _FEWEST_GAPS and not wishes.keeps_gaps
+def _flagged(n_gaps: float, wishes: Wishes) -> bool:
+    return bool(n_gaps >= _FEWEST_GAPS and not wishes.keeps_gaps)
 
 
-def _gap_note(n: int, of: int, wishes: Wishes, otherwise: str) -> str:
-    return f"{n:,} of {of:,} missing, {'modelled' if wishes.keeps_gaps else otherwise}" if n else ""
+def _gap_note(n: float, of: float, wishes: Wishes, otherwise: str) -> str:
+    return f"{missing_of(n, of)}, {'modelled' if wishes.keeps_gaps else otherwise}" if n else ""
+
+
+def missing_of(n: float, of: float) -> str:
+    """How much is missing, in rows; weights that are no whole numbers with a decimal.
+
+    >>> missing_of(3.0, 1200.0), missing_of(0.5, 12.0)
+    ('3 of 1,200 missing', '0.5 of 12.0 missing')
+    """
+    digits = 0 if float(n).is_integer() and float(of).is_integer() else 1
+    return f"{n:,.{digits}f} of {of:,.{digits}f} missing"

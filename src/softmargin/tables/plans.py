@@ -18,7 +18,7 @@ import numpy as np
 
 from .lazily import pandas
 
-__all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers", "levels_of", "text_of"]
+__all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers", "holds_texts", "levels_of", "text_of"]
 
 #: What the column of a level that stands for others, or for none, is called.
 OTHER, MISSING = "(other)", "(missing)"
@@ -81,7 +81,8 @@ class Number(Plan):
 class Category(Plan):
     """A column of names, which becomes a column of zeros and ones for each level; two levels need only one.
 
-    Levels that `fit` did not see go to ``(other)`` if it pooled rare ones there, and are gaps otherwise.
+    Levels that `fit` did not see go to ``(other)`` if it pooled rare ones there, and are gaps otherwise.  ``is_text``
+    says that `fit` saw texts, and not numbers or truth values that are names.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Category(Plan):
     keeps_gaps: bool = True
     flagged: bool = False
     note: str = ""
+    is_text: bool = False
     kind: ClassVar[str] = "category"
 
     @property
@@ -241,6 +243,18 @@ def levels_of(column: Any) -> tuple[list[str], np.ndarray]:
     places = {level: place for place, level in enumerate(levels)}
     # The last entry is that of code -1.
     return levels, np.array([*(places[text] for text in texts), -1])[codes]
+
+
+def holds_texts(column: Any) -> bool:
+    """Whether entries of a column are texts.
+
+    >>> holds_texts(["a", None, 2]), holds_texts([1, 2]), holds_texts([True, None])
+    (True, False, False)
+    """
+    pd = pandas()
+    column = pd.Series(column)
+    values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+    return pd.api.types.infer_dtype(values, skipna=True) in ("string", "mixed", "mixed-integer")
 
 
 def text_of(value: Any) -> str:

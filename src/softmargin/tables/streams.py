@@ -9,6 +9,7 @@ import numpy as np
 
 from ..chunks import Batch, Parquet, Source
 from ..chunks.survey import MOST_ROWS, keys
+from ..validation import check_weights
 from .lazily import pandas
 
 __all__ = ["Encoded", "representative"]
@@ -31,12 +32,21 @@ class Encoded(NamedTuple):
         return batch._replace(X=rows, names=None if frames else tuple(self.encoder.get_feature_names_out().tolist()))
 
 
-def representative(source: Source, n_rows: int = MOST_ROWS) -> Any:
-    """Random rows of a source as one frame, by which to decide what becomes of its columns.
+class _Part(NamedTuple):
+    """Some rows, with the keys by which some of them are chosen, and their weights."""
+
+    frame: Any
+    key: np.ndarray
+    weight: np.ndarray
+
+
+def representative(source: Source, n_rows: int = MOST_ROWS) -> tuple[Any, np.ndarray | None]:
+    """Random rows of a source as one frame, by which to decide what becomes of its columns; and their weights, if any.
 
     They are those of smallest keys, as in `softmargin.chunks`: batches make no difference.
     """
-    kept, first = [], 0
+    kept: list[_Part] = []
+    first, is_weighted = 0, False
     for item in source.items():
         batch = source.unpack(item, frames=True)
         frame = batch.X
@@ -47,26 +57,27 @@ def representative(source: Source, n_rows: int = MOST_ROWS) -> Any:
             )
         key = keys(np.arange(first, first + len(frame)))
         first += len(frame)
-        counts = slice(None) if batch.weight is None else np.asarray(batch.weight) != 0
-        kept.append((frame[counts], key[counts]))
-        if sum(len(part) for _, part in kept) > 2 * n_rows:
+        is_weighted = is_weighted or batch.weight is not None
+        weight = check_weights(batch.weight, len(frame))
+        kept.append(_Part(frame[weight > 0], key[weight > 0], weight[weight > 0]))
+        if sum(len(part.key) for part in kept) > 2 * n_rows:
             kept = [_smallest(kept, n_rows)]
     if not first:
         raise ValueError("The source has no rows.")
-    frame, _ = _smallest(kept, n_rows)
-    return frame.reset_index(drop=True)
+    some = _smallest(kept, n_rows)
+    return some.frame.reset_index(drop=True), some.weight if is_weighted else None
 
 
-def _smallest(parts: list[tuple[Any, np.ndarray]], n: int) -> tuple[Any, np.ndarray]:
+def _smallest(parts: list[_Part], n: int) -> _Part:
     """The rows of smallest keys, in their order."""
-    frame = pandas().concat([part for part, _ in parts], ignore_index=True)
-    key = np.concatenate([part for _, part in parts])
+    frame = pandas().concat([part.frame for part in parts], ignore_index=True)
+    key, weight = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
     if len(key) <= n:
-        return frame, key
+        return _Part(frame, key, weight)
     chosen = np.sort(np.argpartition(key, n)[:n])
-    return frame.iloc[chosen], key[chosen]
+    return _Part(frame.iloc[chosen], key[chosen], weight[chosen])
 
 
-def by_columns(source: Source, names: Any) -> Source:
-    """A source by the columns that a model knows, if these have names."""
-    return source.only(list(names)) if isinstance(source, Parquet) and names is not None else source
+def by_columns(source: Source, names: Any, texts: tuple[str, ...] = ()) -> Source:
+    """A source by the columns that a model knows, if these have names, in the types of its fit."""
+    return source.only(list(names), texts=texts) if isinstance(source, Parquet) and names is not None else source

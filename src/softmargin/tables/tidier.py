@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .frames import FrameTransformer, known_names
+from .frames import FrameTransformer, counted, known_names
 from .lazily import pandas
-from .looking import kind_of
-from .plans import MISSING, Date, Number, Plan, as_days, levels_of
+from .looking import kind_of, missing_of
+from .plans import MISSING, Date, Number, Plan, as_days, holds_texts, levels_of
 
 __all__ = ["TableTidier"]
 
@@ -23,6 +23,7 @@ class Name(Plan):
 
     name: str
     note: str = ""
+    is_text: bool = False
     kind: ClassVar[str] = "name"
 
     @property
@@ -47,6 +48,8 @@ class TableTidier(FrameTransformer):
     ----------
     categorical : sequence of column names
         Columns whose numbers are names.
+    keep : sequence of column names
+        As in `TableEncoder`; here every column is kept.
 
     Attributes
     ----------
@@ -63,23 +66,24 @@ class TableTidier(FrameTransformer):
     [['Rome', 0.0], ['(missing)', 30.0]]
     """
 
-    def __init__(self, *, categorical: Iterable[str] = ()) -> None:
-        self.categorical = categorical
+    def __init__(self, *, categorical: Iterable[str] = (), keep: Iterable[str] = ()) -> None:
+        self.categorical, self.keep = categorical, keep
 
-    def fit(self, X: Any, y: Any = None) -> TableTidier:
-        """Looks at the columns of a frame."""
-        frame = self._frame(X, reset=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableTidier:
+        """Looks at the columns of a frame; rows of weight 0 are not there."""
+        frame, weight = counted(self._frame(X, reset=True), sample_weight)
         names = [str(name) for name in frame.columns]
-        wished = known_names("categorical", self.categorical, names)
-        self.plans_ = tuple(_plan_of(frame.iloc[:, i], name, name in wished) for i, name in enumerate(names))
+        wished, _ = (known_names(wish, getattr(self, wish), names) for wish in ("categorical", "keep"))
+        self.plans_ = tuple(_plan_of(frame.iloc[:, i], name, name in wished, weight) for i, name in enumerate(names))
         return self
 
     def transform(self, X: Any) -> Any:
-        """The frame in order."""
+        """The frame in order; an array for an array, whose columns have places and no names."""
         check_is_fitted(self)
         frame = self._frame(X, reset=False)
         columns = {plan.name: _tidy(plan, frame.iloc[:, i]) for i, plan in enumerate(self.plans_)}
-        return pandas().DataFrame(columns, index=frame.index)
+        tidy = pandas().DataFrame(columns, index=frame.index)
+        return tidy if hasattr(X, "columns") else tidy.to_numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the columns, which stay."""
@@ -87,14 +91,14 @@ class TableTidier(FrameTransformer):
         return np.array([plan.name for plan in self.plans_], dtype=object)
 
 
-def _plan_of(column: Any, name: str, is_name: bool) -> Plan:
-    kind, n_missing = "name" if is_name else kind_of(column), int(column.isna().sum())
-    note = f"{n_missing:,} of {len(column):,} missing" if n_missing else ""
+def _plan_of(column: Any, name: str, is_name: bool, weight: np.ndarray) -> Plan:
+    kind, n_missing = "name" if is_name else kind_of(column), float(weight[column.isna()].sum())
+    note = missing_of(n_missing, weight.sum()) if n_missing else ""
     if kind == "number":
         return Number(name, note=note + ", modelled" if note else "")
     if kind == "date":
         return Date(name, str(np.datetime64(int(np.floor(np.nanmin(as_days(column, name)))), "D")), note=note)
-    return Name(name, note + ", a name of their own" if note else "")
+    return Name(name, note + ", a name of their own" if note else "", holds_texts(column))
 
 
 def _tidy(plan: Plan, column: Any) -> np.ndarray:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ...evaluation import MEASURES, Estimate, log_losses
+from ...tables.classifier import told_of_seen
 from ..charts import Axis, interval
 from ..facts import Facts
 from ..numbers import count, fixed, number, percent, plural
@@ -56,21 +58,51 @@ def verdict(facts: Facts) -> Markup:
     """One paragraph that says how good the model is."""
     error, guess = facts.evaluation["error"], facts.baseline["error"].value
     loss, baseline = facts.evaluation["log_loss"], facts.baseline["log_loss"].value
-    better = "no better than" if loss.value >= baseline else "better than"
+    gain = _gain(facts, np.broadcast_to(facts.shares, facts.proba.shape))
+    better = gain.word("better than", "worse than", "not shown to be better by these rows than")
     return paragraph(
         f"On these {plural(facts.rows.n_rows, 'row')} the model is wrong in ",
         element("strong", percent(error.value)),
         f" of cases (95 % interval {percent(error.low)} to {percent(error.high)}); always naming the most common class "
         f"would be wrong in {percent(guess)}. Its probabilities are {better} the shares of the classes alone: a log "
-        f"loss of {fixed(loss.value)} against {fixed(baseline)}.",
+        f"loss of {fixed(loss.value)} against {fixed(baseline)}, {gain.in_words}.",
         class_="verdict",
     )
+
+
+class _Gain(NamedTuple):
+    """The mean difference of log losses, row by row, and half of its 95 % interval."""
+
+    mean: float
+    half: float
+
+    def word(self, lower: str, higher: str, neither: str) -> str:
+        """What can be said of it: nothing, if the interval holds zero."""
+        if not abs(self.mean) > self.half:
+            return neither
+        return lower if self.mean < 0 else higher
+
+    @property
+    def in_words(self) -> str:
+        ends = f"{number(self.mean - self.half)} to {number(self.mean + self.half)}"
+        return f"a difference of {number(self.mean)} ({ends})"
+
+
+def _gain(facts: Facts, other: np.ndarray) -> _Gain:
+    """The model against other probabilities of the same rows: pairs tell more than two intervals."""
+    places = np.arange(facts.n_classes)
+    own, theirs = (log_losses(facts.codes, np.clip(proba, 0, 1), places) for proba in (facts.proba, other))
+    weight = facts.weight / facts.weight.sum()
+    mean = float(weight @ (own - theirs))
+    return _Gain(mean, 1.96 * math.sqrt(float(weight**2 @ (own - theirs - mean) ** 2)))
 
 
 def _loo_words(facts: Facts) -> Markup:
     """What the model expected of rows it has not seen, beside what was found."""
     expected, found = getattr(facts.core, "loo_log_loss_", None), facts.evaluation["log_loss"]
-    warning = "Measures on rows that the model learned from flatter it; held-out rows tell the truth."
+    warning = told_of_seen(facts.model, facts.X) or (
+        "Measures on rows that the model learned from flatter it; held-out rows tell the truth."
+    )
     if expected is None or math.isnan(expected):
         return paragraph(warning, class_="note")
     word = "The two agree within what chance allows."
@@ -92,18 +124,9 @@ def _reference_words(facts: Facts) -> Markup | None:
     """The paired difference from the other model."""
     if facts.reference is None:
         return None
-    places = np.arange(len(facts.classes))
-    own, other = (log_losses(facts.codes, proba, places) for proba in (facts.proba, facts.reference))
-    weight = facts.weight / facts.weight.sum()
-    mean = float(weight @ (own - other))
-    half = 1.96 * math.sqrt(float(weight**2 @ (own - other - mean) ** 2))
-    word = "not told apart by these rows from"
-    if abs(mean) > half:
-        word = "lower than" if mean < 0 else "higher than"
-    return paragraph(
-        f"Row by row, the log loss is {word} that of the reference: the mean difference is {number(mean)} "
-        f"({number(mean - half)} to {number(mean + half)})."
-    )
+    gain = _gain(facts, facts.reference)
+    word = gain.word("lower than", "higher than", "not told apart by these rows from")
+    return paragraph(f"Row by row, the log loss is {word} that of the reference: {gain.in_words}.")
 
 
 def _measures_table(facts: Facts) -> Markup:

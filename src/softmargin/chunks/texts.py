@@ -1,0 +1,101 @@
+"""Tables in texts: how they are written, by whoever reads them.
+
+Entries are separated by commas, semicolons, tabs or bars, in UTF-8, or in UTF-16 with a mark at the beginning.  Spaces
+around entries and names are no part of them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..extras import needed
+from .files import arrow, arrow_dataset, names_in, suffix_of
+
+__all__ = ["GAPS", "LOOK", "TextForm", "encoding_of", "text_form", "text_format", "tidy"]
+
+#: What stands for a missing entry in texts.
+GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+#: Characters of a text file by which its form is known, and what may separate its entries.
+LOOK, _SEPARATORS = 65_536, ",;\t|"
+
+
+def encoding_of(beginning: bytes) -> str:
+    """UTF-8, or UTF-16 if the first bytes say so.
+
+    >>> encoding_of("a;b".encode("utf-16")), encoding_of(b"a;b")
+    ('utf-16', 'utf-8-sig')
+    """
+    return "utf-16" if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+
+
+class TextForm(NamedTuple):
+    """How a text file writes its entries: what stands between them, and within numbers."""
+
+    separator: str = ","
+    decimal: str = "."
+
+
+def text_form(beginning: str, suffix: str) -> TextForm:
+    """The form of a text file, by its first lines; commas within numbers are known where they do not separate.
+
+    >>> text_form("a;b\\n1,5;2\\n0,25;3\\n", ".csv")
+    TextForm(separator=';', decimal=',')
+    """
+    lines = beginning.rpartition("\n")[0] or beginning
+    if suffix == ".tsv":
+        separator = "\t"
+    else:
+        try:
+            separator = csv.Sniffer().sniff(lines, _SEPARATORS).delimiter
+        except csv.Error:  # one column, or none
+            separator = ","
+    if separator != ";":
+        return TextForm(separator)
+    entries = [entry.strip(' "') for line in lines.splitlines()[1:] for entry in line.split(";")]
+    points = any(re.fullmatch(r"[-+]?\d*\.\d+", entry) for entry in entries)
+    # 1,234 may be a thousand and more; 1,5 is not.
+    commas = any(re.fullmatch(r"[-+]?\d*,(\d{1,2}|\d{4,})", entry) for entry in entries)
+    return TextForm(";", "," if commas and not points else ".")
+
+
+def text_format(files: Any, texts: Iterable[str] = ()) -> Any:
+    """How Arrow is to read text files, of which the first shows the form; some columns as they are written."""
+    options = needed("pyarrow.csv", "parquet", "Reading files")
+    first = next((name for one in (files if isinstance(files, list) else [files]) for name in names_in(one)), "")
+    form, encoding, names = TextForm("\t" if suffix_of(first) == ".tsv" else ","), "utf-8-sig", []
+    if os.path.isfile(first):
+        with arrow().input_stream(first, compression="detect") as stream:
+            beginning = stream.read(LOOK)
+        encoding = encoding_of(beginning)
+        seen = beginning.decode(encoding, errors="replace")
+        form = text_form(seen, suffix_of(first))
+        names = next(csv.reader(io.StringIO(seen), delimiter=form.separator), [])
+    wished = set(texts)
+    padded = [f"{before}{gap}{after}" for gap in GAPS for before in ("", " ") for after in ("", " ")]
+    return arrow_dataset().CsvFileFormat(
+        # Arrow knows the mark of UTF-8 itself, and reads that fastest.
+        read_options=options.ReadOptions(encoding="utf8" if encoding == "utf-8-sig" else encoding),
+        parse_options=options.ParseOptions(delimiter=form.separator),
+        convert_options=options.ConvertOptions(
+            null_values=padded,
+            strings_can_be_null=True,
+            decimal_point=form.decimal,
+            column_types={name: arrow().string() for name in names if name.strip() in wished},
+        ),
+    )
+
+
+def tidy(column: Any) -> Any:
+    """A column of Arrow without the spaces around its texts; what is a gap then is one."""
+    if not (arrow().types.is_string(column.type) or arrow().types.is_large_string(column.type)):
+        return column
+    compute = needed("pyarrow.compute", "parquet", "Reading files")
+    trimmed = compute.utf8_trim_whitespace(column)
+    is_gap = compute.is_in(trimmed, value_set=arrow().array(GAPS, type=column.type))
+    return compute.if_else(is_gap, arrow().scalar(None, type=column.type), trimmed)

@@ -1,0 +1,206 @@
+"""Splits of a table into rows that are learned from and rows that are judged by: folds, rows held out, and twins.
+
+Rows that belong together (visits of a patient, photographs of a scene) should lie on one side: a model may otherwise
+recognise the patient, and look better than it will be on others.  So do copies of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
+from sklearn.utils import _safe_indexing
+
+__all__ = [
+    "TwinRowsWarning",
+    "fingerprints",
+    "folds",
+    "held_out",
+    "n_among",
+    "sketch",
+    "told_of_twins",
+    "without_counts",
+]
+
+#: A share of rows with twins that is worth a word, how many times as many as chance would make, and how many at least.
+_SHARE, _TIMES_CHANCE, _FEWEST_TWINS = 0.02, 10, 3
+#: Fewer whole numbers than this may all differ by chance.
+_FEWEST_COUNTED = 50
+#: Rows that a sketch remembers: all of a small table, and of a large one enough to count by.
+_REMEMBERED = 4096
+#: Random groups that are tried as those to hold out.
+_TRIES = 200
+#: Odd numbers that mix bits well.
+_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+
+class TwinRowsWarning(UserWarning):
+    """Rows that a model is judged by are equal to rows that it has learned from."""
+
+
+def folds(y: np.ndarray, n_splits: int, random_state: int, groups: Any = None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Stratified folds: pairs of training and test places; with groups, each of them lies in one fold.
+
+    Examples
+    --------
+    >>> y, patients = np.array([0, 1, 0, 1, 0, 1, 0, 1]), np.array([1, 1, 2, 2, 3, 3, 4, 4])
+    >>> [sorted(set(patients[test].tolist())) for _, test in folds(y, 2, 0, patients)]
+    [[2, 3], [1, 4]]
+    """
+    rows = np.zeros(len(y))
+    if groups is None:
+        return list(StratifiedKFold(n_splits, shuffle=True, random_state=random_state).split(rows, y))
+    groups = np.asarray(groups)
+    n_groups = len(np.unique(groups))
+    if n_groups < n_splits:
+        raise ValueError(f"There are {n_groups} groups, fewer than the {n_splits} folds: take fewer folds.")
+    made = list(StratifiedGroupKFold(n_splits, shuffle=True, random_state=random_state).split(rows, y, groups))
+    for train, _ in made:
+        _refuse_lost_classes(y, train)
+    return made
+
+
+def held_out(y: np.ndarray, share: float, random_state: int, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Places of rows to learn from, and of a share of rows to be judged by, in their order; classes as in the whole.
+
+    With groups each of them lies on one side; of many random choices it is the one whose counts of classes come
+    nearest to that share.
+    """
+    places = np.arange(len(y))
+    if groups is None:
+        kept, held = train_test_split(places, test_size=share, random_state=random_state, stratify=y)
+        return np.sort(kept), np.sort(held)
+    labels, codes = np.unique(y, return_inverse=True)
+    members = np.unique(np.asarray(groups), return_inverse=True)[1]
+    counts = np.zeros((members.max() + 1, len(labels)))
+    np.add.at(counts, (members, codes), 1)
+    best = min(_draws(counts, share, random_state), key=lambda drawn: _miss(counts, drawn, share))
+    kept, held = np.flatnonzero(~best[members]), np.flatnonzero(best[members])
+    if not len(held) or not len(kept):
+        raise ValueError("All rows are of one group: there is nothing to hold out.")
+    _refuse_lost_classes(y, kept)
+    return kept, held
+
+
+def _draws(counts: np.ndarray, share: float, random_state: int) -> Iterator[np.ndarray]:
+    """Random groups that hold about a share of the rows, as truth values."""
+    rng, sizes = np.random.RandomState(random_state), counts.sum(axis=1)
+    for _ in range(_TRIES):
+        order = rng.permutation(len(sizes))
+        n = 1 + int(np.argmin(np.abs(np.cumsum(sizes[order]) - share * sizes.sum())))
+        drawn = np.zeros(len(sizes), dtype=bool)
+        drawn[order[: min(n, len(sizes) - 1)]] = True
+        yield drawn
+
+
+def _miss(counts: np.ndarray, drawn: np.ndarray, share: float) -> float:
+    """How far the classes of some groups are from a share of all, in units of the classes."""
+    total = counts.sum(axis=0)
+    held = counts[drawn].sum(axis=0)
+    return float(np.sum((held / total - share) ** 2)) + float(np.sum((held == 0) | (held == total)))
+
+
+def _refuse_lost_classes(y: np.ndarray, train: np.ndarray) -> None:
+    lost = np.setdiff1d(y, y[train])
+    if len(lost):
+        raise ValueError(
+            f"Class {lost.tolist()[0]!r} lies in so few groups that some split leaves none of it to learn from: take "
+            f"fewer folds, or leave it out."
+        )
+
+
+def fingerprints(X: Any) -> np.ndarray:
+    """A number for each row of an array or frame: the same for rows whose entries are, and hardly for any others.
+
+    Examples
+    --------
+    >>> one, two, three = fingerprints(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]))
+    >>> bool(one == three), bool(one == two)
+    (True, False)
+    """
+    found: Any = None
+    for column in _columns(X):
+        found = _mixed(_bits(column) if found is None else _bits(column) ^ (found * _SECOND))
+    return found
+
+
+def without_counts(X: Any) -> Any:
+    """A table without columns that say nothing but which row it is; None for one whose rows cannot be looked at.
+
+    Whole numbers that are all different are such, in tables of fifty rows and more.
+    """
+    if getattr(X, "ndim", 0) != 2 or not (hasattr(X, "iloc") or isinstance(X, np.ndarray)):
+        return None
+    kept = [k for k, column in enumerate(_columns(X)) if not _counts(column)]
+    return _safe_indexing(X, kept, axis=1) if kept else None
+
+
+def _counts(column: np.ndarray) -> bool:
+    if column.dtype.kind not in "iuf" or len(column) < _FEWEST_COUNTED:
+        return False
+    return bool(np.all(column == np.floor(column)) and len(np.unique(column)) == len(column))
+
+
+def _columns(X: Any) -> Iterator[np.ndarray]:
+    for k in range(X.shape[1]):
+        yield np.asarray(_safe_indexing(X, k, axis=1))
+
+
+def _bits(column: np.ndarray) -> np.ndarray:
+    """Numbers in single precision, for digits get lost in texts; anything else as it is written."""
+    if column.dtype.kind in "fiub":
+        return (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
+    import pandas.util
+
+    hashed: Any = pandas.util.hash_array
+    return hashed(np.array([str(entry) for entry in column.tolist()], dtype=object))
+
+
+def _mixed(bits: np.ndarray) -> np.ndarray:
+    bits = (bits + _FIRST) * _SECOND
+    return bits ^ (bits >> np.uint64(29))
+
+
+def sketch(prints: np.ndarray) -> np.ndarray:
+    """The smallest of different fingerprints, by which rows are known again; of few rows all."""
+    return np.unique(prints)[:_REMEMBERED]
+
+
+def n_among(prints: np.ndarray, seen: np.ndarray) -> int:
+    """How many rows are among those of a sketch; of a large table an estimate, from those that it could remember."""
+    known = prints if len(seen) < _REMEMBERED else prints[prints <= seen[-1]]
+    return round(float(np.isin(known, seen).mean()) * len(prints)) if len(known) else 0
+
+
+def n_sketched(seen: np.ndarray) -> int:
+    """How many different rows a sketch stands for: fingerprints are spread evenly."""
+    if len(seen) < _REMEMBERED:
+        return len(seen)
+    return round(len(seen) * 2.0**64 / float(seen[-1]))
+
+
+def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
+    """What to say of rows that have twins among others; None if there are few, or chance makes about as many.
+
+    If columns had nothing to do with each other, two rows would agree with a probability of the product over columns
+    of how often two of its entries do.
+    """
+    n = X.shape[0]
+    if n_twins < max(_FEWEST_TWINS, _SHARE * n):
+        return None
+    once = np.unique(fingerprints(X), return_index=True)[1]  # copies are no chance
+    agree = float(np.prod([_agreement(_bits(column)[once]) for column in _columns(X)]))
+    if n_twins < _TIMES_CHANCE * n * -np.expm1(n_others * np.log1p(-min(agree, 1 - 1e-12))):
+        return None
+    return (
+        f"{n_twins:,} of {n:,} rows that the model is judged by are equal to rows that it has learned from: if these "
+        f"are copies, all measures flatter it."
+    )
+
+
+def _agreement(bits: np.ndarray) -> float:
+    """How often two rows have the same entry, without bias: of entries that all differ, never."""
+    counts = np.unique(bits, return_counts=True)[1]
+    return float(counts @ (counts - 1)) / max(len(bits) * (len(bits) - 1), 1)
