@@ -48,12 +48,6 @@ JUSTIFIED: dict[str, str] = {
     "priors/structured.py Structured.drawn: 1 -> 2": ("a second draw that nobody looks at"),
     "priors/variance.py VarianceComponents.drawn: 1 -> 2": ("a second draw that nobody looks at"),
     "priors/ridge.py Ridge.drawn: 1 -> 2": "a second draw that nobody looks at",
-    "steps.py Ascender.__init__: 0 -> 1": (
-        "without a bound steps are combined with one before: another way to where means rest"
-    ),
-    "steps.py Ascender._begun: _NEAR if self._nearly_newton else np.inf -> np.inf if self._nearly_newton else _NEAR": (
-        "how soon steps are combined or grow again: another way to the same end"
-    ),
     "likelihoods/classes.py Softmax.shares: xp.max -> xp.min": "any shift that all classes have in common",
     "rows/particles.py ParticleRows.each: 1 -> 2": "how many particles go at once, not what becomes of them",
     "rows/particles.py ParticleView.values: 0 -> 1": "how many particles go at once, not what becomes of them",

@@ -209,6 +209,19 @@ def test_steps_are_combined_once_they_gain_little_of_the_objective_or_of_one(obj
         assert climb.may_extrapolate == may
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "large_gain", "small_gain"),
+    [(AugmentedHinge(), True, True), (Hinge(), False, True), (Taylor(Logistic()), False, False)],
+    ids=repr,
+)
+def test_steps_near_newtons_are_combined_late_and_those_without_a_bound_never(likelihood, large_gain, small_gain):
+    problem = small_problem(likelihood, Ridge.isotropic(3))
+    for gain, may in ((10.0, large_gain), (1e-6, small_gain)):
+        climb = Ascender(problem.stats, problem.prior, likelihood, np.zeros(1))._begun(None, None)
+        accept(climb, climb.point.objective, gain)
+        assert climb.may_extrapolate == may
+
+
 @pytest.mark.parametrize("memory", [0, 1, 3])
 def test_as_many_earlier_points_are_kept_as_memory_says(memory):
     climb = climb_from(memory=memory)
