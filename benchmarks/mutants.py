@@ -60,6 +60,7 @@ TESTS = {
         "priors",
         "priors_covariance",
         "priors_selection",
+        "priors_selection_parts",
         "priors_structured",
         "priors_structured_columns",
         "priors_structured_turns",

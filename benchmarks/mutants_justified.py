@@ -44,7 +44,7 @@ JUSTIFIED: dict[str, str] = {
     "priors/selection.py LaplaceZero.chosen: expit(logits) - included -> expit(logits) + included": (
         "every column is asked in every sweep: the same probabilities, later"
     ),
-    "priors/selection.py LaplaceZero.redrawn: 1 - 1e-12 -> 1 + 1e-12": ("a guard against a draw that rounds to one"),
+    "priors/selection.py _log_mass: 0 -> 1": "between zero and one either formula is exact",
     "priors/structured.py Structured.drawn: 1 -> 2": ("a second draw that nobody looks at"),
     "priors/variance.py VarianceComponents.drawn: 1 -> 2": ("a second draw that nobody looks at"),
     "priors/ridge.py Ridge.drawn: 1 -> 2": "a second draw that nobody looks at",

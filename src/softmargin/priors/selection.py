@@ -84,16 +84,11 @@ class LaplaceZero(NamedTuple):
         the logarithms of ``b`` that the divergence of the weights leaves out,
         :math:`1 / (2 E b_k) + \log 2 - \tfrac12 \log 2\pi`.
         """
-        p = np.clip(hyper.included, 0.0, 1.0)
-        log_in, log_out = hyper.log_odds
+        p, (log_in, log_out) = hyper.included, hyper.log_odds
         of_inclusion = np.sum(xlogy(p, p) + xlog1py(1 - p, -p) - p * log_in - (1 - p) * log_out)
         of_b = np.sum(0.5 / hyper.b) + self.n_columns * (np.log(2) - 0.5 * np.log(2 * np.pi))
-        return float(
-            of_inclusion
-            + of_b
-            + kl_inverse_gamma(hyper.variance, self.shape, self.rate)
-            + _kl_beta(hyper.odds, self._prior_odds)
-        )
+        of_rho = _kl_beta(hyper.odds, self._prior_odds) if self.rho is None else 0.0
+        return float(of_inclusion + of_b + of_rho + kl_inverse_gamma(hyper.variance, self.shape, self.rate))
 
     def learned(self, mean: np.ndarray, variances: np.ndarray, before: Selection, leap: bool = False) -> Selection:
         """``b``, the variance and ``rho`` given the weights and the inclusion variables."""
@@ -102,9 +97,8 @@ class LaplaceZero(NamedTuple):
         shape = np.full(1, self.shape + self.n_columns / 2)
         variance = InverseGamma(shape, np.atleast_1d(self.rate + 0.5 * (b @ second)))
         after = before._replace(b=b, variance=variance)
-        if (
-            leap or self.held
-        ):  # columns first go and come: if all were in, a share that is learned would keep them there
+        # Columns first go and come: if all were in, a share that is learned would keep them there.
+        if leap or self.held:
             return after
         odds, log_odds = self._odds(before.included)
         return after._replace(odds=odds, log_odds=log_odds)
@@ -161,7 +155,7 @@ class LaplaceZero(NamedTuple):
         variance = InverseGamma(np.full(1, self.shape + self.n_columns / 2), rate).drawn(rng)
         odds, log_odds = self._odds(before.included)
         if self.rho is None:
-            share = np.clip(rng.beta(*odds), 1e-12, 1 - 1e-12)
+            share = rng.beta(*odds)
             log_odds = np.log([share, 1 - share])
         return before._replace(b=b, variance=variance, odds=odds, log_odds=log_odds)
 
@@ -195,15 +189,13 @@ class LaplaceZero(NamedTuple):
 
     def _odds(self, included: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.rho is not None:
-            return np.zeros(2), np.array([np.log(self.rho), np.log1p(-self.rho)])
+            return np.zeros_like(self._prior_odds), np.array([np.log(self.rho), np.log1p(-self.rho)])
         odds = self._prior_odds + np.array([included.sum(), (1 - included).sum()])
         return odds, digamma(odds) - digamma(odds.sum())
 
 
 def _kl_beta(odds: np.ndarray, prior: np.ndarray) -> float:
-    """The divergence of a beta from another; nothing for what is fixed."""
-    if not odds.any():
-        return 0.0
+    """The divergence of a beta from another."""
     digammas = digamma(odds) - digamma(odds.sum())
     return float(betaln(*prior) - betaln(*odds) + (odds - prior) @ digammas)
 
@@ -242,4 +234,5 @@ def _log_mass(c: float) -> float:
 
 
 def _laplace(sd: float, side: float, place: float) -> float:
-    return -np.copysign(sd * np.log(place), side - 0.5)
+    """A draw, from two numbers that are uniform."""
+    return np.copysign(sd * np.log(place), side - 0.5)
