@@ -9,6 +9,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE / "_extensions"))
@@ -17,13 +19,13 @@ from kept import Benchmark, Result, benchmark, names, text  # noqa: E402
 
 SOURCE, TESTS, PAGE = HERE.parent / "src" / "softmargin", HERE.parent / "tests", HERE / "status.md"
 #: Longest text of a figure in a table, and files of more lines than this are named.
-_LONGEST, _MANY_LINES = 240, 330
+_LONGEST, _MANY_LINES = 240, 360
 
 HEAD = """# Where it stands
 
 This page is made by `docs/status.py` from the files of the project and from what was kept of its benchmarks: every
-promise that a script makes, the missed ones first, then how well the tests guard the mathematics, and how large the
-rooms of the house are.
+promise that a script makes, the missed ones first, then what its authors are least sure of, how it is guarded, and how
+large the rooms of the house are.
 
 """
 
@@ -56,7 +58,7 @@ def page() -> str:
         parts += [f"### {heading}\n", "| benchmark | promise | target | reached |", "|---|---|---|---|"]
         parts += [_row(one, result) for one, result in found if result.ok is ok]
         parts.append("")
-    return "\n".join([*parts, LEAST_SURE, *_sizes(), ""])
+    return "\n".join([*parts, LEAST_SURE, *_guards(), "", *_sizes(), ""])
 
 
 def _row(one: Benchmark, result: Result) -> str:
@@ -70,22 +72,47 @@ def _cell(words: str) -> str:
     return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST].rsplit(' ', 1)[0]} ..."
 
 
+def _guards() -> Iterator[str]:
+    """What the tests would notice, how many there are, and how long they take."""
+    mutants, suite = _kept("mutants"), _kept("suite")
+    yield "## How it is guarded\n\n| what | found |\n|---|---|"
+    if mutants is not None:
+        yield f"| mutation score | {mutants['killed']:.1%} of {mutants['mutants']:,} mutants break a test |"
+        yield f"| mutants that live without a reason | {mutants['without a reason']} |"
+    if suite is not None:
+        yield f"| tests | {suite['passed']:,} pass, {suite['skipped']:,} are skipped, {suite['failed']:,} fail |"
+        taken = f"{suite['minutes']:.1f} minutes, {suite['processor minutes']:.1f} of the processors"
+        yield f"| time of all tests | {taken}, on {suite['cores']} cores |"
+
+
+def _kept(name: str) -> Any:
+    """The figures of a script, where a result of it was kept."""
+    return benchmark(name).results[0].value if name in names() else None
+
+
 def _sizes() -> Iterator[str]:
     """How large the rooms are."""
-    rooms, files = Counter(), {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        name = path.relative_to(SOURCE)
-        n = len(path.read_text(encoding="utf-8").splitlines())
-        rooms[name.parts[0] if len(name.parts) > 1 else "single files"] += n
-        files[name.as_posix()] = n
-    tests = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in TESTS.glob("*.py"))
-    yield "## Sizes\n"
-    yield f"{sum(files.values()):,} lines in {len(files)} files, and {tests:,} lines of tests. Rooms:\n"
-    yield "| room | lines |\n|---|---|"
+    files, tests = _lines(SOURCE), _lines(TESTS)
+    rooms: Counter[str] = Counter()
+    for name, n in files.items():
+        room, slash, _ = name.partition("/")
+        rooms[room if slash else "single files"] += n
+    yield "## Sizes\n\n| | files | lines | median file | longest file |\n|---|---|---|---|---|"
+    for what, found in (("package", files), ("tests", tests)):
+        longest = max(found, key=lambda name: found[name])
+        counts = f"{len(found)} | {sum(found.values()):,} | {median(found.values()):.0f} | {found[longest]}"
+        yield f"| {what} | {counts} (`{longest}`) |"
+    yield "\nRooms:\n\n| room | lines |\n|---|---|"
     yield from (f"| {room} | {n:,} |" for room, n in rooms.most_common())
-    large = sorted(((n, name) for name, n in files.items() if n > _MANY_LINES), reverse=True)
     yield f"\nFiles of more than {_MANY_LINES} lines:\n\n| file | lines |\n|---|---|"
-    yield from (f"| {name} | {n} |" for n, name in large)
+    large = [(n, name) for folder in (files, tests) for name, n in folder.items() if n > _MANY_LINES]
+    yield from (f"| {name} | {n} |" for n, name in sorted(large, reverse=True))
+
+
+def _lines(folder: Path) -> dict[str, int]:
+    """Lines of every file of Python below a folder."""
+    paths = sorted(folder.rglob("*.py"))
+    return {path.relative_to(folder).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -75,10 +76,11 @@ def test_weights_are_routed(model):
     X, y = load_iris(return_X_y=True)
     weight = np.where(y == 0, 0.01, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
-        asking = sklearn.base.clone(model).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        asking = sklearn.base.clone(model).set_fit_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asking)
+        scorer = get_scorer("accuracy").set_score_request(sample_weight=True)
         options = {"return_estimator": True, "return_indices": True, "params": {"sample_weight": weight}}
-        found = cross_validate(pipeline, X, y, **options)
+        found = cross_validate(pipeline, X, y, scoring=scorer, **options)
     train = found["indices"]["train"][0]
     scaled = StandardScaler().fit_transform(X[train])
     alone = sklearn.base.clone(model).fit(scaled, y[train], sample_weight=weight[train])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..arrays import Array, namespace
 from ..gaussian import ClassBelief
 from ..likelihoods import Likelihood
-from .features import Latent, View
+from .features import Latent, LiftedView, View
 from .inducing import KernelView
 
 
@@ -44,7 +44,7 @@ class ClasswiseRows(NamedTuple):
         views = [self.rows.view(part, reference) for part in belief.parts]
         if all(isinstance(view, KernelView) for view in views):
             return KernelViews(tuple(views))
-        return LiftedViews(self, belief.seen_by(reference))
+        return LiftedView(self, belief.seen_by(reference))
 
 
 class ClasswiseFeatures(NamedTuple):
@@ -96,17 +96,6 @@ class ClasswiseFeatures(NamedTuple):
     def drawn(self, weights: Any, hyper: Any, site: tuple[Array, Array], weight: Array, rng: Any) -> ClasswiseFeatures:
         """The same: nothing about these rows is uncertain."""
         return self
-
-
-class LiftedViews(NamedTuple):
-    """Rows under the belief of each class, lifted once."""
-
-    rows: ClasswiseRows
-    belief: ClassBelief
-
-    def moments(self, X: Array) -> tuple[Array, Array]:
-        latent = self.rows.lift(X).moments(self.belief)
-        return latent.mu, latent.v
 
 
 class KernelViews(NamedTuple):

@@ -80,7 +80,7 @@ class LiftedView(NamedTuple):
     """The view of any rows, by way of their features."""
 
     rows: Any
-    belief: Belief
+    belief: Any
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         latent = self.rows.lift(X).moments(self.belief)
