@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
@@ -331,9 +331,16 @@ def test_places_that_hold_no_file(small, tmp_path):
 # Other ways to keep a model ----------------------------------------------------------------------
 
 
+def assert_alike(one, other):
+    """To rounding: memory that begins elsewhere may be summed in another order."""
+    assert_array_equal(one.pop("labels"), other.pop("labels"))
+    for name, values in one.items():
+        assert_allclose(other[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
 def test_pickles_predict_alike(named):
     model, X = fitted(named)
-    assert_same(answers(model, X), answers(pickle.loads(pickle.dumps(model)), X))
+    assert_alike(answers(model, X), answers(pickle.loads(pickle.dumps(model)), X))
 
 
 def test_skops_predicts_alike(named):
@@ -341,7 +348,7 @@ def test_skops_predicts_alike(named):
     model, X = fitted(named)
     data = skops.dumps(model)
     same = skops.loads(data, trusted=skops.get_untrusted_types(data=data))
-    assert_same(answers(model, X), answers(same, X))
+    assert_alike(answers(model, X), answers(same, X))
 
 
 def test_good_files_are_small(tmp_path):
