@@ -117,7 +117,7 @@ def test_levels_become_columns(dtype):
     names, found, described = column_of(pd.Series(["b", "a", "c", "a"], dtype=dtype))
     assert names == ["x=a", "x=b", "x=c"]
     assert_array_equal(found, [[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]])
-    assert (described["kind"], described["becomes"]) == ("category", "3 of 0 and 1: a, b, c")
+    assert (described["kind"], described["becomes"]) == ("category", "3 columns of 0 and 1: a, b, c")
 
 
 def test_two_levels_need_one_column():

@@ -189,7 +189,8 @@ def compare(
     """
     y = np.asarray(y)
     splits = folds(y, n_splits, random_state, groups)
-    _tell_of_twins(X, splits)
+    if groups is None:
+        _tell_of_twins(X, splits)
     found = trials(models, X, y, splits, progress, n_jobs)
     members = None if groups is None else np.concatenate([np.asarray(groups)[test] for _, test in splits])
     losses = {name: log_losses(one.y, one.proba, one.classes) for name, one in found.items()}

@@ -6,7 +6,7 @@ recognise the patient, and look better than it will be on others.  So do copies 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ __all__ = [
 
 #: A share of rows with twins that is worth a word, how many times as many as chance would make, and how many at least.
 _SHARE, _TIMES_CHANCE, _FEWEST_TWINS = 0.02, 10, 3
+#: Different rows by which chance is known.
+_LOOKED_AT = 1000
 #: Fewer whole numbers than this may all differ by chance.
 _FEWEST_COUNTED = 50
 #: Rows that a sketch remembers: all of a small table, and of a large one enough to count by.
@@ -184,14 +186,14 @@ def n_sketched(seen: np.ndarray) -> int:
 def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
     """What to say of rows that have twins among others; None if there are few, or chance makes about as many.
 
-    If columns had nothing to do with each other, two rows would agree with a probability of the product over columns
+    If columns that no other one determines had nothing to do with each other, two rows would agree with a probability of the product over columns
     of how often two of its entries do.
     """
     n = X.shape[0]
     if n_twins < max(_FEWEST_TWINS, _SHARE * n):
         return None
-    once = np.unique(fingerprints(X), return_index=True)[1]  # copies are no chance
-    agree = float(np.prod([_agreement(_bits(column)[once]) for column in _columns(X)]))
+    once = np.unique(fingerprints(X), return_index=True)[1][:_LOOKED_AT]  # copies are no chance
+    agree = float(np.prod([_agreement(codes) for codes in _free(_bits(column)[once] for column in _columns(X))]))
     if n_twins < _TIMES_CHANCE * n * -np.expm1(n_others * np.log1p(-min(agree, 1 - 1e-12))):
         return None
     return (
@@ -200,7 +202,17 @@ def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
     )
 
 
-def _agreement(bits: np.ndarray) -> float:
+def _free(columns: Iterable[np.ndarray]) -> list[np.ndarray]:
+    """Columns as 0, 1, 2, ..., without those that are functions of an earlier one: a time in months, and in years."""
+    kept: list[np.ndarray] = []
+    for bits in columns:
+        codes = np.unique(bits, return_inverse=True)[1]
+        if not any(len(np.unique(other * len(codes) + codes)) == other.max() + 1 for other in kept):
+            kept.append(codes)
+    return kept
+
+
+def _agreement(codes: np.ndarray) -> float:
     """How often two rows have the same entry, without bias: of entries that all differ, never."""
-    counts = np.unique(bits, return_counts=True)[1]
-    return float(counts @ (counts - 1)) / max(len(bits) * (len(bits) - 1), 1)
+    counts = np.bincount(codes)
+    return float(counts @ (counts - 1)) / max(len(codes) * (len(codes) - 1), 1)

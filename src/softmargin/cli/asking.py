@@ -51,7 +51,7 @@ ModelFile = Annotated[
 ]
 Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of labels.", show_default=False)]
 Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="A column of weights.", show_default=False)]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seeds all that is drawn.")]
+Seed = Annotated[int, typer.Option(metavar="NUMBER", min=0, max=2**32 - 1, help="Seeds all that is drawn.")]
 As_json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Categorical = Annotated[
     str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, whose numbers are names.")

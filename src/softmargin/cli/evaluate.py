@@ -41,5 +41,5 @@ def evaluate(
     print_evaluation(found)
     of = "" if members is None else f" of {len(set(members.tolist())):,} groups"
     say(
-        f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap draws. Rows that the fit has seen flatter it."
+        f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap draws. Rows that the fit has seen flatter the model."
     )

@@ -177,4 +177,6 @@ def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | N
     expected = "" if loo is None else f" Leave-one-out log loss: {loo:.3f}{few}."
     classes = ", ".join(map(str, table.classes_))
     say(f"{type(model).__name__}: {n_rows:,} rows, classes {classes}, {seconds:.1f} s.{expected}")
-    say(f"Model: {out}" + ("" if hold_out is None else f"\nHeld out: {hold_out}"))
+    say(f"Model: {out}")
+    if hold_out is not None:
+        say(f"Held out: {hold_out}\nNext: softmargin evaluate {out} {hold_out}")

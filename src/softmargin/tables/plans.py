@@ -96,8 +96,10 @@ class Category(Plan):
 
     @property
     def becomes(self) -> str:
+        if len(self._columns) == 2:
+            return "1 for {1}, 0 for {0}".format(*self._columns)
         shown = ", ".join(self.levels[:_SHOWN]) + (", ..." if len(self.levels) > _SHOWN else "")
-        return f"{len(self.names)} of 0 and 1: {shown}"
+        return f"{len(self.names)} columns of 0 and 1: {shown}"
 
     @property
     def _columns(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ def cards(facts: Facts) -> Markup:
 
 def _card(name: str, found: Estimate) -> Markup:
     form = percent if name == "error" else fixed
-    title = MEASURES[name][0].upper() + MEASURES[name][1:]
+    title = "Calibration error" if name == "ece" else MEASURES[name][0].upper() + MEASURES[name][1:]
     ends = "undefined here" if math.isnan(found.value) else f"{form(found.low)} to {form(found.high)}"
     return element(
         "div",
@@ -65,7 +66,7 @@ def verdict(facts: Facts) -> Markup:
         element("strong", percent(error.value)),
         f" of cases (95 % interval {percent(error.low)} to {percent(error.high)}); always naming the most common class "
         f"would be wrong in {percent(guess)}. Its probabilities are {better} the shares of the classes alone: a log "
-        f"loss of {fixed(loss.value)} against {fixed(baseline)}, {gain.in_words}.",
+        f"loss of {fixed(loss.value)} against {fixed(baseline)}, {gain.in_words(fixed)}.",
         class_="verdict",
     )
 
@@ -82,10 +83,8 @@ class _Gain(NamedTuple):
             return neither
         return lower if self.mean < 0 else higher
 
-    @property
-    def in_words(self) -> str:
-        ends = f"{number(self.mean - self.half)} to {number(self.mean + self.half)}"
-        return f"a difference of {number(self.mean)} ({ends})"
+    def in_words(self, form: Callable[[float], str]) -> str:
+        return f"a difference of {form(self.mean)} ({form(self.mean - self.half)} to {form(self.mean + self.half)})"
 
 
 def _gain(facts: Facts, other: np.ndarray) -> _Gain:
@@ -126,7 +125,7 @@ def _reference_words(facts: Facts) -> Markup | None:
         return None
     gain = _gain(facts, facts.reference)
     word = gain.word("lower than", "higher than", "not told apart by these rows from")
-    return paragraph(f"Row by row, the log loss is {word} that of the reference: {gain.in_words}.")
+    return paragraph(f"Row by row, the log loss is {word} that of the reference: {gain.in_words(number)}.")
 
 
 def _measures_table(facts: Facts) -> Markup:

@@ -32,7 +32,7 @@ def surest(facts: Facts) -> Section:
     content = joined(
         paragraph(
             "Mistakes of which the model was sure are the most telling rows: a wrong label, an entry out of range, or "
-            f"something that the columns do not say.{said} Press a heading to sort."
+            f"something that the columns do not say.{said}{_counted(facts)} Press a heading to sort."
         ),
         mistakes,
         paragraph("Rows about which the model is least sure: classes overlap there, or it has seen too little."),
@@ -41,6 +41,12 @@ def surest(facts: Facts) -> Section:
         _rows_table(facts, "Surest rows", every[np.argsort(-sure[every], kind="stable")], columns),
     )
     return Section("rows", "Rows", content)
+
+
+def _counted(facts: Facts) -> str:
+    """What a row is called, if it has no name."""
+    labels = facts.rows.labels
+    return " Rows are counted from 0." if all(labels[k] == k for k in (0, facts.rows.n_rows - 1)) else ""
 
 
 def _columns(facts: Facts) -> list[int]:
