@@ -37,7 +37,8 @@ from sklearn.svm import SVC
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.active import query
 from softmargin.adversarial import AdversarialDetector, fgsm
-from softmargin.evaluation import evaluate
+from softmargin.comparison import calibrated_svc
+from softmargin.evaluation import evaluate, log_losses
 from softmargin.nn import bayesianise
 from softmargin.plot import DetectionDisplay, InclusionDisplay, ReliabilityDisplay
 from softmargin.uncertainty import entropy, mutual_information
@@ -88,6 +89,16 @@ def svc() -> None:
     proba = model.predict_proba(X_test)
     for name, estimate in evaluate(y_test, proba, classes=model.classes_, random_state=0).measures.items():
         print(f"svc: {name} {estimate.value:.3f}, {estimate.low:.3f} to {estimate.high:.3f}")
+    other = calibrated_svc().fit(X_fit, y_fit)
+    losses = [log_losses(y_test, each.predict_proba(X_test), each.classes_) for each in (model, other)]
+    gap = losses[0] - losses[1]
+    half, correlation = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap)), np.corrcoef(losses)[0, 1]
+    print(f"svc: less than SVC by {-gap.mean():.3f}, {-gap.mean() - half:.3f} to {-gap.mean() + half:.3f}")
+    print(f"svc: half-width {half:.3f}, correlation of losses {correlation:.2f}")
+    elsewhere = 10 * X_test[:50]
+    usual, strange = mutual_information(model, X_test), mutual_information(model, elsewhere)
+    print(f"svc: ten times as large: information {strange.min() / usual.mean():.0f} times the mean, ", end="")
+    print(f"p {model.predict_proba(elsewhere)[0, 1]:.2f}, SVC {other.predict_proba(elsewhere)[0, 1]:.2f}")
     ill, p = (y_test == "malignant").to_numpy(), proba[:, 1]
     for threshold in (0.5, 1 / 21):
         missed, in_vain = np.sum(ill & (p <= threshold)), np.sum(~ill & (p > threshold))

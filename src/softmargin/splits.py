@@ -186,8 +186,8 @@ def n_sketched(seen: np.ndarray) -> int:
 def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
     """What to say of rows that have twins among others; None if there are few, or chance makes about as many.
 
-    If columns that no other one determines had nothing to do with each other, two rows would agree with a probability of the product over columns
-    of how often two of its entries do.
+    If columns that no other one determines had nothing to do with each other, two rows would agree with a probability
+    of the product over columns of how often two of its entries do.
     """
     n = X.shape[0]
     if n_twins < max(_FEWEST_TWINS, _SHARE * n):

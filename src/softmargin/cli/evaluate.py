@@ -40,6 +40,5 @@ def evaluate(
         return
     print_evaluation(found)
     of = "" if members is None else f" of {len(set(members.tolist())):,} groups"
-    say(
-        f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap draws. Rows that the fit has seen flatter the model."
-    )
+    drawn = f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap draws."
+    say(f"{drawn} Rows that the fit has seen flatter the model.")
