@@ -13,7 +13,15 @@ from softmargin import cli
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)]
 #: Run by whoever installs and tests the project, with these very words.
-ELSEWHERE = ("pip install ", "pytest", "sphinx-build ", "python benchmarks/", "python examples/")
+ELSEWHERE = (
+    "python3 -m venv ",
+    ". .venv/bin/activate",
+    "pip install ",
+    "pytest",
+    "sphinx-build ",
+    "python benchmarks/",
+    "python examples/",
+)
 #: Words that are left as they are, but for time.
 QUICKER = {"demo": ["--quick"], "compare": ["--folds", "2", "--models", "BayesianLinearSVC,logistic regression"]}
 
