@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.linalg import sqrtm
 
 import references_grouped as dense
 import references_structured as naive
@@ -166,6 +167,17 @@ def test_what_is_learned_of_covariances_is_exactly_symmetric(leap, rng):
     blocks, means = roots @ roots.swapaxes(1, 2) / 50, rng.normal(size=(40, 5))
     scale = prior.learned(means, blocks, prior.begin(), leap).scale
     assert np.array_equal(scale, scale.T)
+
+
+def test_a_leap_solves_its_equation(rng):
+    prior, roots = Covariance(3, 0.5), rng.normal(size=(10, 3, 3))
+    blocks, means = roots @ roots.swapaxes(1, 2) / 50, rng.normal(size=(10, 3)) @ np.diag([1.0, 2.0, 0.5])
+    before = prior.learned(means[::-1] + 0.3, blocks, prior.begin())
+    after = prior.learned(means, blocks, before, leap=True)
+    at_first, X = (sqrtm(np.linalg.inv(hyper.mean_precision)).real for hyper in (before, after))
+    undetermined = np.linalg.solve(at_first, np.linalg.solve(at_first, blocks.sum(axis=0)).T)
+    explained = 0.5 * np.eye(3) + means.T @ means
+    assert_allclose(after.dof * X @ X, explained + X @ undetermined @ X, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("fixed", [Ridge(np.ones(3)), VarianceComponents(np.array([0, 0, 1]))], ids=type)
