@@ -190,6 +190,32 @@ def test_every_public_name_is_in_the_reference(module):
     assert undocumented == []
 
 
+#: Beneath what users call: shown in the examples of what is made of them.
+PARTS = {
+    "softmargin.chunks": "dense gather_rows kind_of_source n_threads of_each rows_in_block source_of summed surveyed "
+    "sweep swept",
+    "softmargin.diagnostics": "to_arviz warn_unless_mixed",
+    "softmargin.evaluation": "Evaluation",
+    "softmargin.kernels": "Kernel",
+    "softmargin.likelihoods": "Gaussian Logistic Probit Taylor",
+    "softmargin.stein": "CoordinateStein LinearStein MixedStein RBFStein SteinKernel Whitened default_kernel direction "
+    "init posterior_scores step",
+}
+
+
+@pytest.mark.parametrize("module", sorted(_referred()))
+def test_every_public_name_has_an_example(module):
+    """Records, protocols and errors have none of their own; that examples run is for the doctests to say."""
+    loaded, without = importlib.import_module(module), set()
+    for name in _referred()[module]:
+        thing = getattr(loaded, name)
+        kinds = (tuple, BaseException) if inspect.isclass(thing) else ()
+        plain = any(issubclass(thing, kind) for kind in kinds) or getattr(thing, "_is_protocol", False)
+        if callable(thing) and not plain and ">>> " not in (thing.__doc__ or ""):
+            without.add(name)
+    assert without == set(PARTS.get(module, "").split())
+
+
 # What is made from elsewhere -----------------------------------------------------------------------
 
 

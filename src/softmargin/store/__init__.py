@@ -60,6 +60,14 @@ def load(path: str | PathLike[str]) -> Any:
 
     A file that is damaged, was changed, is of a newer format or holds anything but a model is refused with a
     `StoreError`.  Whatever it holds, nothing in it is run.
+
+    >>> import os, tempfile
+    >>> from softmargin import BayesianLinearSVC
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "three.model")
+    ...     BayesianLinearSVC().fit([[0.0], [1.0], [2.0]], ["no", "yes", "yes"]).save(path)
+    ...     load(path).predict([[5.0]]).tolist()
+    ['yes']
     """
     model = read(path, "model")
     if not isinstance(model, BaseEstimator):

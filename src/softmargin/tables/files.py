@@ -71,7 +71,16 @@ def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
 
 
 def write_table(frame: Any, path: str | PathLike[str]) -> None:
-    """Writes a frame of pandas to a file of the kind that its suffix names."""
+    """Writes a frame of pandas to a file of the kind that its suffix names.
+
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from softmargin.tables import read_table, write_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table(pd.DataFrame({"dose": [0.5, 1.0]}), f"{folder}/doses.csv")
+    ...     read_table(f"{folder}/doses.csv")["dose"].tolist()
+    [0.5, 1.0]
+    """
     path = Path(path)
     suffix = _suffix(path)
     if KINDS[suffix] == "csv":
