@@ -190,6 +190,17 @@ def test_every_public_name_is_in_the_reference(module):
     assert undocumented == []
 
 
+def test_every_room_is_on_the_plan_of_the_house():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = [room for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for room in re.findall("`(.+?)`", row)]
+    paths = [
+        path
+        for path in (ROOT / "src" / "softmargin").iterdir()
+        if not path.name.startswith("_") and path.name != "py.typed"
+    ]
+    assert sorted(rooms) == sorted(path.name + "/" * path.is_dir() for path in paths)
+
+
 #: Beneath what users call: shown in the examples of what is made of them.
 PARTS = {
     "softmargin.chunks": "dense gather_rows kind_of_source n_threads of_each rows_in_block source_of summed surveyed "
