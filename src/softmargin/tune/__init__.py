@@ -25,6 +25,7 @@ from ..likelihoods import Likelihood
 from ..monitor import Monitor
 from .evidence import MOST_UPDATES, Evidence, Judged, logistic_judge
 from .judges import Judges, LabelledRows
+from .pairs import with_pairs
 from .points import moved_points
 from .quadratic import JOINT_TUNINGS, PUBLISHED, QUADRATIC_TUNINGS, Newton, Rounds, by_joint_ascent, by_rounds
 from .search import SHARE_OF_TIME, Choice, Optimiser, by_gradient_steps, by_quasi_newton, maximise
@@ -75,12 +76,16 @@ def choose_kernel(
     center = typical(kernel, columns)
 
     def best(apart: bool) -> Choice:
-        space, choice, history = Space.around(center, apart), kernel, []
+        space, choice, history, paired = Space.around(center, apart), kernel, [], False
         for judges in panels:
             near = choice.kernel if isinstance(choice, Choice) else None
             panel = judges.seen_through(near or center, columns, is_near=near is not None)
-            start = _reopened(choice, center) if judges.n_classes > 2 else choice
-            choice = maximise(evidence(panel), space, optimiser, start, monitor)
+            start = _reopened(choice, center) if judges.n_classes > 2 and not paired else choice
+            judge = evidence(panel)
+            choice = alone = maximise(judge, space, optimiser, start, monitor)
+            if optimiser is by_quasi_newton:  # the papers' own ways stay as they are
+                choice = with_pairs(alone, panel, judge, space, columns, monitor)
+            paired |= choice.kernel is not alone.kernel  # such columns would be lost among all that open again
             history += choice.history
         assert isinstance(choice, Choice)
         return choice._replace(history=history)

@@ -104,6 +104,11 @@ class Evidence:
         """Takes the sites from a belief found on other rows."""
         self._sites = self._asked([self._lifted(judged.rows, X) for X, _, _ in self._blocks], judged.belief)
 
+    def row_slopes(self, judged: Judged) -> np.ndarray:
+        r"""Slopes of each row's ``l`` in its :math:`\mu`, for many classes in each of theirs."""
+        sites = self._asked([self._lifted(judged.rows, X) for X, _, _ in self._blocks], judged.belief)
+        return np.concatenate([b - w * self._latent[index].mu for index, (_, w, b) in enumerate(sites)])
+
     def at(self, kernel: Kernel) -> Judged:
         """The objective and its slopes in ``theta`` at a kernel."""
         rows = InducingRows.at(kernel, self._points)

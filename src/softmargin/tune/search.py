@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from .space import Space
 _TOLERANCE, _MOST_ITERATIONS, _ITERATIONS_WHEN_NEAR = 1e-4, 30, 4
 #: Plain gradient steps: the first and least length in the logarithms, and the most of them.
 _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
+#: Nats by which another start may be behind a choice and still be followed, and by which its end must be ahead.
+_FAR_BEHIND, _BETTER = 5.0, 2.0
 #: The share of a time budget that may be spent before the ascent begins.
 SHARE_OF_TIME = 0.5
 #: Digits of the logarithms that are kept.
@@ -144,13 +147,44 @@ def maximise(
         start, judged = start.kernel, start.judged
         if judged is not None:
             evidence.begin_from(judged)
-    try:
+    with _until_enough(search, monitor):
         x = space.nearest(space.kernel if start is None else start)
         optimiser(search, space, x if near else search.better_of_centre_and(x), near)
+    return search.choice
+
+
+def maximise_again(
+    evidence: Evidence,
+    space: Space,
+    optimiser: Optimiser,
+    choice: Choice,
+    start: Kernel,
+    monitor: Monitor | None = None,
+) -> Choice:
+    """The kernel of greatest objective from another start, if it is better than a choice; otherwise the choice.
+
+    A start that is far behind the choice as it is, is not followed: it would lead back to about the same optimum, by a
+    way as long as the first.
+    """
+    search = Search(evidence, space, monitor)
+    if choice.judged is not None:
+        evidence.begin_from(choice.judged)
+    with _until_enough(search, monitor):
+        x = space.nearest(start)
+        if -search(x)[0] > choice.value - _FAR_BEHIND:
+            optimiser(search, space, x, False)
+    best = search.choice if search.choice.value > choice.value + _BETTER else choice
+    return best._replace(history=choice.history + search.history)
+
+
+@contextmanager
+def _until_enough(search: Search, monitor: Monitor | None) -> Iterator[None]:
+    """A search that ends when time is up, or the user interrupts it."""
+    try:
+        yield
     except _EnoughError:
         pass
     except KeyboardInterrupt:
         if monitor is None or not search.history:
             raise
         monitor.interrupted = True
-    return search.choice
