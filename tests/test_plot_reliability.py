@@ -1,4 +1,5 @@
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import same_color
@@ -119,6 +120,18 @@ def test_plot_again_elsewhere(rng, ax):
     other = Figure().subplots()
     assert display.plot(ax=other) is display
     assert display.ax_ is other
+
+
+def test_nothing_is_cut_off(rng):
+    p = rng.random(200)
+    figure = ReliabilityDisplay.from_predictions(rng.random(200) < p, p, name="model", pos_label=True).figure_
+    figure.canvas.draw()
+    drawn = figure.get_tightbbox()
+    assert drawn.x0 >= 0
+    assert drawn.y0 >= 0
+    assert drawn.x1 <= figure.get_figwidth()
+    assert drawn.y1 <= figure.get_figheight()
+    plt.close(figure)
 
 
 def test_clear_errors(iris):

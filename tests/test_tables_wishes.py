@@ -167,3 +167,25 @@ def test_mixed_models_of_arrays_know_columns_by_their_places():
     assert_allclose(table.predict_proba(named), plain.predict_proba(X), atol=1e-10)
     with pytest.raises(ValueError, match="no column 1; did you mean"):
         TableClassifier(BayesianMixedSVC(groups=1)).fit(pd.DataFrame(X, columns=["x0", "x1"]), y)
+
+
+# Scores
+
+
+def test_labels_and_weights_of_a_score_may_be_named(frame):
+    model = TableClassifier(BayesianLinearSVC(), keep="number").fit(frame, "late")
+    rows, labels = frame.drop(columns="late"), frame["late"]
+    plain = model.score(rows, labels)
+    assert model.score(frame, "late") == model.score(frame) == plain
+    heavy = np.where(labels == "yes", 3.0, 0.5)
+    assert model.score(frame.assign(w=heavy), "late", sample_weight="w") == model.score(rows, labels, heavy)
+    with pytest.raises(ValueError, match="no column 'lat'; did you mean 'late'"):
+        model.score(frame, "lat")
+
+
+def test_long_levels_are_cut_in_words_only():
+    frame = pd.DataFrame({"x": ["a" * 40, "b"] * 5, "y": ["c" * 40, "d", "e", "f", "g"] * 2})
+    described = TableEncoder().fit(frame).describe()
+    assert described["becomes"][0] == f"1 for b, 0 for {'a' * 21}..."
+    assert described["becomes"][1].startswith(f"5 columns of 0 and 1: {'c' * 21}..., d, e")
+    assert TableEncoder().fit(frame).get_feature_names_out()[1] == "y=" + "c" * 40

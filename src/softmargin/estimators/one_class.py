@@ -73,9 +73,10 @@ class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
     false_alarm_rate : float
         Between 0 and 1: which share of rows like those of the fit may be called strange.  With n rows it cannot be
         kept below 1 / (n + 1).
-    n_inducing, inducing, tol, max_iter, max_time, n_jobs, device, precision, checkpoint, verbose, \
-random_state
+    n_inducing, inducing, tol, max_iter, max_time, n_jobs
         As in `BayesianSVC`.
+    device, precision, checkpoint, verbose, random_state
+        The same.
 
     Attributes
     ----------

@@ -177,7 +177,7 @@ class ReliabilityDisplay:
         ReliabilityDisplay
             Itself.
         """
-        self.ax_ = ax = new_axes(figsize=(4.8, 5.2)) if ax is None else ax
+        self.ax_ = ax = new_axes(figsize=(4.8, 5.6)) if ax is None else ax
         self.figure_ = ax.figure
         once(ax, _DIAGONAL, lambda: ax.plot([0, 1], [0, 1], color=INK, linewidth=0.8, zorder=1)[0])
         style = next_look(ax) | {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6, "clip_on": False}

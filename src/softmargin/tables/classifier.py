@@ -188,6 +188,18 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Joint draws of the latent values of the rows, the last axis; before it classes, if more than two."""
         return self._inner.sample_latent(self.encode(X), n_samples, random_state)
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of rows whose class is foretold; labels and weights of a frame may be named, as in ``fit``.
+
+        By default labels are in the column of ``fit``.
+        """
+        check_is_fitted(self)
+        y = self.target_ if y is None and frame_of(X) is not None else y
+        if isinstance(sample_weight, str) and frame_of(X) is not None:
+            X, sample_weight = _without(X, sample_weight, "sample_weight")
+        X, y = _without(X, y, "y") if isinstance(y, str) and frame_of(X) is not None else (X, y)
+        return float(super().score(X, y, sample_weight))
+
     @property
     def link_(self) -> Any:
         """What makes probabilities of latent values."""

@@ -24,7 +24,7 @@ __all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers"
 OTHER, MISSING = "(other)", "(missing)"
 _DAY = 86_400e6  # microseconds, which reach every year there is a name for
 _YEAR = 365.2425
-_SHOWN = 6  # levels in words
+_SHOWN, _LONGEST = 6, 24  # levels in words, and characters of one
 #: How a date is written.
 ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
 
@@ -97,8 +97,8 @@ class Category(Plan):
     @property
     def becomes(self) -> str:
         if len(self._columns) == 2:
-            return "1 for {1}, 0 for {0}".format(*self._columns)
-        shown = ", ".join(self.levels[:_SHOWN]) + (", ..." if len(self.levels) > _SHOWN else "")
+            return "1 for {1}, 0 for {0}".format(*map(_short, self._columns))
+        shown = ", ".join(map(_short, self.levels[:_SHOWN])) + (", ..." if len(self.levels) > _SHOWN else "")
         return f"{len(self.names)} columns of 0 and 1: {shown}"
 
     @property
@@ -268,6 +268,10 @@ def text_of(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
+
+
+def _short(level: str) -> str:
+    return level if len(level) <= _LONGEST else level[: _LONGEST - 3].rstrip() + "..."
 
 
 def _flag(plan: Number | Date) -> list[str]:
