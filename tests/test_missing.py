@@ -47,7 +47,7 @@ def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table):
     assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(X))
     assert_allclose(np.vstack([fitted.predict_proba(X[[i]]) for i in range(20)]), p[:20], rtol=1e-9)
     assert fitted.score(X, y) > 0.65
-    assert fitted.loss_ == ("hinge-augmented" if model.loss == "auto" else model.loss)
+    assert fitted.loss_ == ("logistic-jj" if model.loss == "auto" else model.loss)
 
 
 @every_model
@@ -284,6 +284,22 @@ def test_cross_validation_and_grids_take_gaps(table):
     assert cross_val_score(BayesianLinearSVC(), X, y, cv=3, scoring="neg_log_loss").mean() > -0.6
     grid = GridSearchCV(BayesianLinearSVC(prior="laplace-zero"), {"rho": [0.1, 0.5, "learned"]}, cv=3).fit(X, y)
     assert grid.best_score_ > 0.7
+
+
+@pytest.mark.filterwarnings("ignore::softmargin.diagnostics.MixingWarning")
+def test_one_word_is_one_model_whoever_infers_it(table):
+    """``loss="auto"`` with gaps is the logistic likelihood, drawn or bounded; Crammer and Singer's has its own."""
+    _, X, y = table
+    settings = {"inference": "gibbs", "n_draws": 200, "n_chains": 2, "random_state": 0}
+    auto, named = (BayesianLinearSVC(loss=loss, **settings).fit(X, y) for loss in ("auto", "logistic"))
+    assert auto.loss_ == "logistic-jj"
+    # Means of some 100 independent draws each: a tenth of a deviation apart, or a few of them.
+    assert (np.abs(auto.coef_ - named.coef_) < 0.6 * named.coef_std_).all()
+    ascended = BayesianLinearSVC().fit(X, y)
+    assert (np.abs(auto.coef_ - ascended.coef_) < auto.coef_std_).all()
+    assert (ascended.coef_std_ < 1.1 * auto.coef_std_).all()  # too small, as the bound has it
+    assert BayesianLinearSVC(multi_class="crammer-singer").fit(X, y).loss_ == "hinge-augmented"
+    assert BayesianLinearSVC(loss="hinge-augmented").fit(X, y).loss_ == "hinge-augmented"
 
 
 @pytest.mark.filterwarnings("ignore::softmargin.diagnostics.MixingWarning")

@@ -533,7 +533,7 @@ def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table):
     assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(X))
     assert_allclose(np.vstack([fitted.predict_proba(X[[i]]) for i in range(20)]), p[:20], rtol=1e-9)
     assert fitted.score(X, y) > 0.5
-    assert fitted.loss_ == ("hinge-augmented" if model.loss == "auto" else model.loss)
+    assert fitted.loss_ == ("logistic-jj" if model.loss == "auto" else model.loss)
     assert fitted.coef_.shape == fitted.coef_std_.shape == (K, 5)
     assert np.isfinite(fitted.loo_log_loss_)
     assert fitted.loo_log_loss_ < np.log(K)
@@ -645,7 +645,7 @@ def test_groups_and_curves_beside_gaps(formula, rng):
     y = (1.5 * f + rng.normal(size=(8, 3))[clinic] + rng.gumbel(size=(n, 3))).argmax(axis=1)
     gone = frame.assign(age=frame["age"].where(rng.random(n) > 0.2))
     model = BayesianMixedSVC(formula, max_iter=1000).fit(gone, y)
-    assert model.loss_ == "hinge-augmented"
+    assert model.loss_ == "logistic-jj"
     assert model.score(gone, y) > 0.45
     assert all(part.shape[0] == K for part in model.variance_components_.values())
     new = gone.assign(clinic=99)
