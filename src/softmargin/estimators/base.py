@@ -20,7 +20,7 @@ from ..chunks import Source, Table, n_threads, one_blas_thread, source_of
 from ..devices import PRECISIONS, Place, on_host, placed
 from ..engine import Problem
 from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
-from ..likelihoods import LOSSES, Likelihood, named_likelihood
+from ..likelihoods import LOSSES, Likelihood, Loss, known_loss, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink
 from ..monitor import InterruptedFitWarning, Monitor
 from ..parameters import learning_rate, number_of_jobs, one_of, positive_integer, positive_number
@@ -47,7 +47,7 @@ LINKS = ("loo", "probit", "logistic")
 class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
-    loss: str
+    loss: Loss
     multi_class: str = "auto"
     inference: str
     batch_size: int | str = "auto"
@@ -66,7 +66,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     random_state: Any
     n_features_in_: int
     _INFERENCES: tuple[str, ...] = INFERENCES
-    #: The words of ``loss=``, and what the library calls them.
+    #: The words of ``loss=``, and what the library calls them; other losses come as objects.
     _LOSSES: Mapping[str, str] = {"auto": "auto"} | {word: word for word in LOSSES}
     _MULTI_CLASS: tuple[str, ...] = ("auto", "weston-watkins", "crammer-singer", "ovr", "softmax")
     #: Whether entries of X may be missing, and whether X may be sparse.
@@ -140,7 +140,8 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         with one_blas_thread:
             self._refuse_classes(data.n_classes)
             data, rng = journal.begin(data, rng, monitor)
-            parts = journal.page("parts").found(lambda: self._parts(data, rng, monitor, jobs))
+            parts = journal.page("parts").found(lambda: self._parts(data, rng, monitor, jobs).for_files())
+            parts = parts.with_loss(self._loss_given())
             self._refuse_inference(parts.prior)
             problem = self._problem(data, parts, jobs)
             problem, inferred, record = self._inferred(problem, data, rng, monitor, place)
@@ -182,7 +183,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         whole = None if data.whole is None else data.whole._replace(block_rows=table.block_rows)
         return Problem(table, rows, likelihood, prior, jobs, whole)
 
-    def _likelihood(self, loss: str, n_classes: int, prior: Any = None) -> Likelihood:
+    def _likelihood(self, loss: str | Likelihood, n_classes: int, prior: Any = None) -> Likelihood:
         """The likelihood of a loss, and of how classes meet in it."""
         # Where a row itself is uncertain, the variance of a difference is not the sum.
         apart = self.multi_class == "auto" and isinstance(prior, Imputing)
@@ -248,12 +249,12 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, *self._draws_wanted)
 
     def _check_parameters(self) -> None:
-        one_of("loss", self.loss, self._LOSSES)
+        given = self._loss_given()
         one_of("multi_class", self.multi_class, self._MULTI_CLASS)
-        self._refuse_loss()
+        self._refuse_loss(given)
         one_of("inference", self.inference, self._INFERENCES)
-        allowed = {"gibbs": DRAWABLE, "ecm": HINGES}.get(self.inference, LOSSES)
-        if self._LOSSES[self.loss] not in ("auto", *allowed):
+        allowed = {"gibbs": DRAWABLE, "ecm": HINGES}.get(self.inference)
+        if allowed is not None and not (isinstance(given, str) and given in ("auto", *allowed)):
             raise ValueError(
                 f"inference={self.inference!r} rests on an augmentation, which loss={self.loss!r} does not have; use "
                 f"one of {', '.join(map(repr, allowed))}."
@@ -275,10 +276,17 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         if self.device is not None and self.inference == "gibbs":
             raise ValueError("inference='gibbs' draws on the CPU: leave device as None.")
 
-    def _refuse_loss(self) -> None:
+    def _loss_given(self) -> str | Likelihood:
+        """What ``loss=`` says: the library's word, or a likelihood for which it has none."""
+        if not isinstance(self.loss, str) and self.loss is not None:
+            return known_loss(self.loss)
+        one_of("loss", self.loss, self._LOSSES)
+        return self._LOSSES[self.loss]
+
+    def _refuse_loss(self, given: str | Likelihood) -> None:
         """Some ways for classes to meet are known for some losses only."""
         allowed = {"crammer-singer": ("auto", *HINGES), "softmax": ("logistic",)}.get(self.multi_class)
-        if allowed is not None and self._LOSSES[self.loss] not in allowed:
+        if allowed is not None and not (isinstance(given, str) and given in allowed):
             words = [word for word in allowed if self._LOSSES.get(word) in allowed]
             raise ValueError(
                 f"multi_class={self.multi_class!r} goes with loss={' or '.join(map(repr, words))}, got {self.loss!r}."
@@ -303,15 +311,15 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         """The rows and the prior of this model, found with so many threads."""
 
-    def _loss_for(self, gaussian: bool = True) -> str:
+    def _loss_for(self, gaussian: bool = True) -> str | Likelihood:
         """The loss to fit: ``"auto"`` is the hinge, and that of Crammer and Singer as they have it.
 
         Where latent values are not Gaussian it is a bound that needs two moments only, and of a true likelihood: labels
         that no probability restrains fill gaps with what suits them (benchmarks/gaps.py).
         """
-        named = self._LOSSES[self.loss]
-        if named != "auto":
-            return named
+        given = self._loss_given()
+        if not isinstance(given, str) or given != "auto":
+            return given
         if self.multi_class == "crammer-singer":
             return "hinge-augmented"
         return "hinge" if gaussian else "logistic-jj"

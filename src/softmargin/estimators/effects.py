@@ -93,7 +93,7 @@ def _refuse_far(extent: np.ndarray) -> None:
 
 def _prior(model: Any, n_columns: int, intercept: bool, loose: float) -> Ridge | VarianceComponents | LaplaceZero:
     if isinstance(model.prior, str):
-        published = model.loss == "hinge-augmented" and model.prior != "ard"
+        published = model._loss_given() == "hinge-augmented" and model.prior != "ard"
         shape, rate = _PUBLISHED if published else _VARIANCE_PRIORS[model.prior]
         shape = shape if model.shape is None else model.shape
         rate = rate if model.rate is None else model.rate

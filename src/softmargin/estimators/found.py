@@ -11,6 +11,7 @@ from ..columns import Columns, describe
 from ..engine import Problem
 from ..imputation import ColumnModel
 from ..inference import Inferred
+from ..likelihoods import Likelihood
 from ..links import Link
 from ..monitor import Monitor
 from ..sampling import distinct_labelled
@@ -85,9 +86,17 @@ class Parts(NamedTuple):
 
     rows: Any
     prior: Any
-    loss: str
+    loss: str | Likelihood
     judged: list[dict[str, Any]] = []
     columns: ColumnModel | None = None
+
+    def for_files(self) -> Parts:
+        """Without a loss that came as an object, which a file may not hold."""
+        return self if isinstance(self.loss, str) else self._replace(loss="")
+
+    def with_loss(self, given: str | Likelihood) -> Parts:
+        """The same with the loss that files do not hold."""
+        return self if isinstance(given, str) else self._replace(loss=given)
 
 
 class Found(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..inference import DRAWABLE, INFERENCES
-from ..likelihoods import LOSSES, MULTI_CLASS, Likelihood
-from ..parameters import one_of, positive_integer
+from ..likelihoods import MULTI_CLASS, Likelihood, Loss, likelihood_of
+from ..parameters import positive_integer
 from ..tune import JOINT_TUNINGS, QUADRATIC_TUNINGS, Rounds
 from .kernel import KernelClassifier
 
@@ -39,11 +39,11 @@ class BayesianGPC(KernelClassifier):
         The words stand for ``10 * RBF() + Constant(1)`` (with 4 for 10 where it is only the start of tuning) and the
         same with ``Matern()``.  Length-scales of None are the spread of each column times the root of the
         number of columns.
-    loss : {"quadrature", "jj", "taylor"}
+    loss : {"quadrature", "jj", "taylor"}, or a likelihood
         How the expectation of the logistic log-likelihood is taken: by Gauss-Hermite quadrature (Hensman et al. 2015);
         from Jaakkola and Jordan's quadratic lower bound, which needs no guard, but whose variances are too small; or
         from a Taylor expansion about the mean, which is no bound: ``bound_`` then is an approximation, and the belief
-        that of Laplace.  `BayesianSVC` has the same under the names in ``loss_``.
+        that of Laplace.  `BayesianSVC` has the same under the names in ``loss_``.  Or a likelihood, as there.
     inference : {"auto", "cavi", "svi", "adam", "gibbs", "batch"}
         As in `BayesianSVC`.  ``"gibbs"`` draws Polya-Gamma variables, the same for ``"quadrature"`` and ``"jj"``, and
         needs ``pip install "softmargin[gibbs]"``.
@@ -104,7 +104,7 @@ class BayesianGPC(KernelClassifier):
     Attributes
     ----------
     classes_ : array of the classes
-    loss_ : {"logistic", "logistic-jj", "logistic-taylor"}, the loss by the library's name
+    loss_ : {"logistic", "logistic-jj", "logistic-taylor"}, the loss by the library's name; or the likelihood given
     kernel_ : the kernel with every parameter filled in
     tune_history_ : list of a dict for each kernel that was judged, in order; of ``"alternate"`` and ``"hybrid"``, for
         the first half of each turn
@@ -143,7 +143,7 @@ class BayesianGPC(KernelClassifier):
         self,
         kernel: Any = "rbf",
         *,
-        loss: str = "quadrature",
+        loss: Loss = "quadrature",
         inference: str = "auto",
         tune: str | None = "logistic",
         multi_class: str = "auto",
@@ -199,27 +199,28 @@ class BayesianGPC(KernelClassifier):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        one_of("loss", self.loss, self._LOSSES)
-        if self.inference == "gibbs" and self._loss_for() not in DRAWABLE:
+        given = self._loss_given()
+        word = given if isinstance(given, str) else ""
+        if self.inference == "gibbs" and word not in DRAWABLE:
             raise ValueError(
                 f"inference='gibbs' draws from the posterior itself, which loss={self.loss!r} only approximates; use "
                 f"'quadrature' or 'jj'."
             )
-        self._check_tuning()
-        if self.multi_class == "softmax" and self.loss != "quadrature":
+        self._check_tuning(word)
+        if self.multi_class == "softmax" and word != "logistic":
             raise ValueError(
                 f"multi_class='softmax' has a bound of its own, in which loss={self.loss!r} has no part; use "
                 f"loss='quadrature', or 'one-vs-each' or 'ovr'."
             )
         super()._check_parameters()
 
-    def _check_tuning(self) -> None:
-        if self.tune == "bound" and not LOSSES[self._loss_for()].is_bound:
+    def _check_tuning(self, word: str) -> None:
+        if self.tune == "bound" and not likelihood_of(self._loss_for()).is_bound:
             raise ValueError(
                 f"loss={self.loss!r} has no bound to tune by; use tune='alternate', 'logistic', 'loo' or None."
             )
-        quadratics = _QUADRATICS.get(str(self.tune), tuple(LOGISTIC_LOSSES))
-        if self.loss not in quadratics:
+        quadratics = _QUADRATICS.get(str(self.tune), ())
+        if quadratics and word not in [LOGISTIC_LOSSES[name] for name in quadratics]:
             raise ValueError(
                 f"tune={self.tune!r} goes through quadratics that loss={self.loss!r} does not have; use "
                 f"loss={' or '.join(map(repr, quadratics))}, or tune='logistic'."
@@ -237,9 +238,9 @@ class BayesianGPC(KernelClassifier):
                 f"multi_class='ovr', or tune='logistic'."
             )
 
-    def _likelihood(self, loss: str, n_classes: int, prior: Any = None) -> Likelihood:
+    def _likelihood(self, loss: str | Likelihood, n_classes: int, prior: Any = None) -> Likelihood:
         if n_classes > 2 and self.tune in QUADRATIC_TUNINGS:  # there is a quadratic for each class if they do not meet
-            return MULTI_CLASS["ovr"](LOSSES[loss])
+            return MULTI_CLASS["ovr"](likelihood_of(loss))
         return super()._likelihood(loss, n_classes, prior)
 
     def _rounds(self) -> Rounds:

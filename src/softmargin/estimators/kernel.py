@@ -10,7 +10,7 @@ from ..columns import Columns
 from ..inducing import choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
-from ..likelihoods import LOSSES
+from ..likelihoods import likelihood_of
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
 from ..priors import Ridge
@@ -57,7 +57,7 @@ class TunedClassifier(StreamingClassifier):
         super()._check_parameters()
         if self.tune is not None:
             one_of("tune", self.tune, (*self._TUNINGS, None))
-        if self.tune in ("bound", "bound-steps") and not LOSSES[self._loss_for()].is_bound:
+        if self.tune in ("bound", "bound-steps") and not likelihood_of(self._loss_for()).is_bound:
             raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
         self._kernel_as_given()
 

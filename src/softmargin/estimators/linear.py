@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..chunks import dense
+from ..likelihoods import Loss
 from ..monitor import Monitor
 from ..priors import Known, LaplaceZero, Structured
 from ..validation import refuse_empty_columns
@@ -31,13 +32,17 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     ----------
     loss : {"auto", "hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is Luts and Ormerod (2014),
-        whose standard deviations are too small.  ``"auto"`` is the first, and the second where entries are missing,
-        for it needs no more than two moments of a latent value.
+        whose standard deviations are too small.  ``"auto"`` is the first, and ``"logistic-jj"`` where entries are
+        missing: a bound that needs no more than two moments of a latent value, of a likelihood under which labels do
+        not fill gaps with whatever suits them.  With ``multi_class="crammer-singer"`` it is the second.
+        Or a likelihood, as in `BayesianSVC`.
     multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
         As in `BayesianSVC`.  Where entries are missing, the latent values of the classes of a row vary together, and
         only ``"ovr"``, which is ``"auto"`` there, is known to be a bound.
     inference : {"auto", "cavi", "svi", "adam", "gibbs", "ecm"}
         As in `BayesianSVC`; with ``prior="laplace-zero"`` or missing entries ``"auto"``, ``"cavi"`` or ``"gibbs"``.
+        The last draws from the likelihood that ``loss`` bounds: with missing entries and ``loss="auto"`` the logistic
+        one, which needs ``pip install "softmargin[gibbs]"``.
     prior : {"ridge", "ard", "laplace-zero"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
         ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
         prior; numbers are the coefficients' prior variance, variances or covariance themselves.
@@ -73,7 +78,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     inclusion_probability_ : array of shape (n_columns,), how likely each coefficient is not zero, with "laplace-zero";
         of more than two classes, of shape (n_classes, n_columns)
     positive_probability_ : the same for how likely each is positive if it is not zero
-    loss_ : str, the loss that was fitted
+    loss_ : str, the loss that was fitted; or the likelihood, if one was given for which there is no word
     bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, rows_, belief_
         As in `BayesianSVC`.
 
@@ -109,7 +114,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     def __init__(
         self,
         *,
-        loss: str = "auto",
+        loss: Loss = "auto",
         multi_class: str = "auto",
         inference: str = "auto",
         prior: Any = "ridge",

@@ -16,7 +16,7 @@ from ..engine import Problem
 from ..frequencies import HOWS
 from ..inducing import AUTO_POINTS, MERGED_NUMBERS
 from ..inference import Inferred, Plan
-from ..likelihoods import LOSSES
+from ..likelihoods import LOSSES, Loss
 from ..machine import Arrival, Frame, Journey, Machine, travel
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer, positive_number
@@ -62,8 +62,9 @@ class BayesianKernelMachine(TunedClassifier):
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels`
         As in `BayesianSVC`; a sum of RBF, Matern, constant and linear kernels, each times a constant.
-    loss : {"auto", "logistic", "hinge", "probit", ...}
-        ``"auto"`` is ``"logistic"``, of more than two classes the cross-entropy of a softmax.
+    loss : {"auto", "logistic", "hinge", "probit", ...}, or a likelihood
+        ``"auto"`` is ``"logistic"``, of more than two classes the cross-entropy of a softmax; objects as in
+        `BayesianSVC`.
     multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
         As in `BayesianSVC`.
     inference : {"auto", "stein", "cavi", "svi", "adam"}
@@ -140,7 +141,7 @@ class BayesianKernelMachine(TunedClassifier):
         self,
         kernel: Any = "rbf",
         *,
-        loss: str = "auto",
+        loss: Loss = "auto",
         multi_class: str = "auto",
         inference: str = "auto",
         tune: str | None = "logistic",

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..design import Design, Nesting
 from ..extras import needed
 from ..gaussian import ClassBelief, class_parts
+from ..likelihoods import Loss
 from ..monitor import Monitor
 from ..parameters import one_of, positive_number, share
 from ..priors import Classwise, Covariance, Imputing, Part, Standard, Structured, Variances
@@ -132,7 +133,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         kernel: Any = None,
         tune: str | None = "logistic",
         n_inducing: int | str = "auto",
-        loss: str = "auto",
+        loss: Loss = "auto",
         multi_class: str = "auto",
         inference: str = "auto",
         prior: Any = "ridge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..likelihoods import Loss
 from .kernel import KernelClassifier
 
 
@@ -25,7 +26,9 @@ class BayesianSVC(KernelClassifier):
         `sklearn.svm.SVC` writes ``gamma`` for :math:`1/(2\ell^2)` and ``C`` for twice the variance.
     loss : {"auto", "hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
         ``"hinge"``, which is ``"auto"`` here, takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is
-        the bound of Wenzel et al. (2017), whose variances are too small.
+        the bound of Wenzel et al. (2017), whose variances are too small.  Or a likelihood of
+        `softmargin.likelihoods` or of your own: an object with ``sites(y, mu, v)``, or one with ``derivatives(y, f)``
+        of a log-likelihood, whose expectation is then taken by quadrature.
     multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
         How more than two classes meet: every rival of a row's class counts, the strongest alone (softly; with
         ``loss="auto"`` under the augmented bound), each class against all others, or (for ``loss="logistic"``)
@@ -101,6 +104,7 @@ class BayesianSVC(KernelClassifier):
     stop_reason_ : {"converged", "polished", "passes", "time", "interrupt", "stalled", "draws"}
         Why the inference ended; polished is a pass of stochastic steps and one over all rows, not run to rest.
     link_ : the fitted link
+    loss_ : str, the loss that was fitted; or the likelihood, if one was given for which there is no word
     loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
         no row can be left out
     draws_ : the draws of ``inference="gibbs"``, None otherwise
@@ -123,7 +127,7 @@ class BayesianSVC(KernelClassifier):
         self,
         kernel: Any = "rbf",
         *,
-        loss: str = "auto",
+        loss: Loss = "auto",
         multi_class: str = "auto",
         inference: str = "auto",
         tune: str | None = "logistic",

@@ -23,9 +23,11 @@ Labels ``y`` are -1 or +1, except for `Gaussian`.  For more than two classes (`c
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from .classes import CrammerSinger, OneVersusRest, Rivals, Softmax
 from .gaussian import Gaussian
+from .given import given_likelihood
 from .hinge import AugmentedHinge, Hinge, PointHinge
 from .protocol import Likelihood, Sites, score
 from .smooth import Derivatives, JaakkolaJordan, Logistic, Probit, Quadrature, SmoothModel, Taylor
@@ -52,14 +54,36 @@ MULTI_CLASS: dict[str, Callable[[Likelihood], Likelihood]] = {
 }
 
 
-def named_likelihood(loss: str, multi_class: str, n_classes: int) -> Likelihood:
+#: What ``loss=`` may be: a word, a likelihood, or a log-likelihood with derivatives.
+Loss = str | Likelihood | SmoothModel
+
+
+def known_loss(loss: Any) -> str | Likelihood:
+    """The word for an object that was given as a loss, or the likelihood that it is if there is no word.
+
+    >>> known_loss(AugmentedHinge())
+    'hinge-augmented'
+    >>> known_loss(Quadrature(Logistic(), n_nodes=48))
+    Quadrature(model=Logistic(), n_nodes=48)
+    """
+    given = given_likelihood(loss)
+    return next((word for word, named in LOSSES.items() if type(given) is type(named) and given == named), given)
+
+
+def likelihood_of(loss: str | Likelihood) -> Likelihood:
+    """The likelihood of a word; others are their own."""
+    return LOSSES[loss] if isinstance(loss, str) else loss
+
+
+def named_likelihood(loss: str | Likelihood, multi_class: str, n_classes: int) -> Likelihood:
     """The likelihood of a loss, and of how classes meet in it; ``"auto"`` is the softmax for the logistic one.
 
     >>> named_likelihood("hinge", "auto", 3)
     Rivals(base=Hinge())
     """
     if n_classes == 2:
-        return LOSSES[loss]
+        return likelihood_of(loss)
     if multi_class == "auto":
-        multi_class = "softmax" if loss == "logistic" else "weston-watkins"
-    return MULTI_CLASS[multi_class](LOSSES[loss])
+        logistic = isinstance(loss, str) and loss == "logistic"
+        multi_class = "softmax" if logistic else "weston-watkins"
+    return MULTI_CLASS[multi_class](likelihood_of(loss))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays import inverse_lower, to_numpy
 from ..gaussian import class_parts
+from ..likelihoods import Likelihood, known_loss
 from ..parameters import one_of
 from ..rows import ClasswiseRows
 
@@ -16,12 +17,17 @@ LOSSES = ("hinge", "hinge-augmented", "logistic", "logistic-jj")
 MEETINGS = ("auto", "weston-watkins", "ovr", "softmax")
 
 
-def check_words(loss: str, multi_class: str) -> None:
-    """The words of ``loss=`` and ``multi_class=``, or an error that names those there are."""
-    one_of("loss", loss, LOSSES)
+def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
+    """What ``loss=`` says, a word or a likelihood, or an error that names what there is; so for ``multi_class=``."""
+    given = known_loss(loss) if not isinstance(loss, str) else loss
+    if isinstance(given, str):
+        one_of("loss", given, LOSSES)
+    elif not given.is_bound:
+        raise ValueError(f"loss={loss!r} says that it is no bound, and a minibatch has nothing else to go by.")
     one_of("multi_class", multi_class, MEETINGS)
-    if multi_class == "softmax" and loss != "logistic":
+    if multi_class == "softmax" and not (isinstance(given, str) and given == "logistic"):
         raise ValueError(f"multi_class='softmax' goes with loss='logistic', got {loss!r}.")
+    return given
 
 
 def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,14 +14,14 @@ from ..arrays import combined, replayed, to_numpy
 from ..estimators import BayesianSVC
 from ..gaussian import Belief
 from ..kernels import RBF, Constant
-from ..likelihoods import named_likelihood
+from ..likelihoods import Loss, named_likelihood
 from ..links import probabilities, settled
 from ..parameters import one_of, positive_integer, positive_number
 from ..priors import Ridge
 from ..rows import Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
-from .closed import check_words, checked, known_to
+from .closed import checked, checked_loss, known_to
 from .memory import Memory
 from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes
 
@@ -63,7 +63,7 @@ class MarginHead(Memory):
     n_inducing : int
         Inducing points, shared by all classes.
     loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj"}
-        As in `softmargin.BayesianSVC`.
+        As in `softmargin.BayesianSVC`; or a likelihood that is a bound and takes tensors.
     multi_class : {"auto", "weston-watkins", "ovr", "softmax"}
         How more than two classes meet, as there.
     length_scale : float, optional
@@ -113,7 +113,7 @@ class MarginHead(Memory):
         n_classes: int,
         n_inducing: int = 100,
         *,
-        loss: str = "hinge",
+        loss: Loss = "hinge",
         multi_class: str = "auto",
         length_scale: float | None = None,
         rate: float = 0.05,
@@ -129,13 +129,13 @@ class MarginHead(Memory):
         if n_classes < 2:
             raise ValueError(f"n_classes={n_classes} leaves nothing to decide; there must be two at least.")
         super().__init__(n_features, n_classes)
-        check_words(loss, multi_class)
+        given = checked_loss(loss, multi_class)
         positive_number("rate", rate)
         positive_number("length_scale", length_scale, none=True)
         self.length_scale = math.sqrt(n_features) if length_scale is None else float(length_scale)
         self.n_inducing, self.rate, self.every = n_inducing, rate, every
         self.loss_name, self.multi_class = loss, multi_class
-        self.likelihood = named_likelihood(loss, multi_class, n_classes)
+        self.likelihood = named_likelihood(given, multi_class, n_classes)
         self.kl_weight = 1.0
         #: Likelihood and divergence in the last loss, per row; left on the device until somebody asks.
         self.last_terms = torch.full((2,), math.nan, dtype=torch.float64)

@@ -18,10 +18,11 @@ from torch import nn
 from ..arrays import to_numpy
 from ..chunks import n_threads
 from ..estimators.predictions import LatentPredictions, kept_on_failure
+from ..likelihoods import Loss
 from ..monitor import InterruptedFitWarning, Monitor
 from ..parameters import number_of_jobs, one_of, positive_integer, positive_number
 from ..validation import check_labels, check_rows, codes_of, declared_classes, present_classes, refuse_infinite
-from .closed import check_words
+from .closed import checked_loss
 from .head import MarginHead
 from .networks import NETWORKS, Standardised
 from .training import Labelled, Plan, Trainer, evaluated
@@ -48,8 +49,8 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         standardised inputs.
     n_inducing : int
         Inducing points of the head.
-    loss, multi_class : str
-        As in `softmargin.BayesianSVC`.
+    loss, multi_class
+        As in `MarginHead`.
     length_scale : float, optional
         Of the head's kernel, as in `MarginHead`.
     epochs, batch_size : int
@@ -103,7 +104,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         network: Any = "auto",
         n_inducing: int = 100,
         *,
-        loss: str = "hinge",
+        loss: Loss = "hinge",
         multi_class: str = "auto",
         length_scale: float | None = None,
         epochs: int = 20,
@@ -227,7 +228,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         if isinstance(self.network, str):
             one_of("network", self.network, ("auto", *NETWORKS))
-        check_words(self.loss, self.multi_class)
+        checked_loss(self.loss, self.multi_class)
         try:
             self._device()
         except RuntimeError as error:

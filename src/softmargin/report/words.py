@@ -20,6 +20,8 @@ _MODELS = {
     "BayesianKernelMachine": "a kernel machine on random Fourier features",
     "HybridClassifier": "a neural network with a Bayesian last layer",
 }
+#: What two models are said to have above: how the words of such losses begin, and how one speaks of them.
+_USUAL_LOSSES = {"BayesianSVC": ("hinge", "the hinge"), "BayesianGPC": ("logistic", "the logistic one")}
 _LOSSES = {
     "hinge": "the hinge, its expectation taken exactly",
     "hinge-augmented": "the hinge under its augmented bound, whose variances are too small",
@@ -77,8 +79,9 @@ def model_sentence(core: Any) -> str:
     True
     """
     name = type(core).__name__
-    if name == "BayesianSVC" and "hinge" not in getattr(core, "loss_", "hinge"):
-        return f"{name}: a Gaussian process on inducing points, with another loss than the hinge."
+    usual, words = _USUAL_LOSSES.get(name, ("", ""))
+    if usual not in str(getattr(core, "loss_", usual)):
+        return f"{name}: a Gaussian process on inducing points, with another loss than {words}."
     if name == "BayesianMixedSVC" and core.kernel is not None:
         return f"{name}: {_MODELS[name]}, and a curved function of the columns beside the lines."
     return f"{name}: {_MODELS[name]}." if name in _MODELS else f"{name}, a classifier with probabilities."
@@ -87,7 +90,8 @@ def model_sentence(core: Any) -> str:
 def descriptions(core: Any) -> Iterator[tuple[str, str]]:
     """What is to be said about a fitted classifier, point by point: a word, and a sentence."""
     if hasattr(core, "loss_"):
-        yield "Loss", f"{_LOSSES.get(core.loss_, core.loss_)}.{_meeting(core)}"
+        words = _LOSSES[core.loss_] if isinstance(core.loss_, str) else f"as given, {shown(_plain(core.loss_), 200)}"
+        yield "Loss", f"{words}.{_meeting(core)}"
     yield from _kernel_words(core)
     yield from _linear_words(core)
     yield from _inference_words(core)
@@ -213,8 +217,13 @@ def parameters(core: Any) -> list[tuple[str, str, bool]]:
         same = value is defaults.get(name) or (
             type(value) is type(defaults.get(name)) and repr(value) == repr(defaults.get(name))
         )
-        rows.append((name, shown(_ADDRESS.sub("", repr(value)), 2 * LONGEST), bool(same)))
+        rows.append((name, shown(_plain(value), 2 * LONGEST), bool(same)))
     return rows
+
+
+def _plain(value: Any) -> str:
+    """How a value is shown, without an address in memory."""
+    return _ADDRESS.sub("", repr(value))
 
 
 def sizes(core: Any) -> str:
