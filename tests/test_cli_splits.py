@@ -133,3 +133,15 @@ def test_codes_and_labels_are_read_as_in_the_fit(tmp_path):
     frame[frame["code"] != "A12"].to_csv(tmp_path / "new.csv", index=False)
     done = invoke("evaluate", tmp_path / "m.sm", tmp_path / "new.csv", "--json", "--bootstrap", "2")
     assert json.loads(done.stdout)["measures"]["error"]["value"] == 0
+
+
+def test_columns_to_choose_from_are_named(visits):
+    for command in ("fit", "compare"):
+        done = invoke(command, visits)
+        assert done.exit_code == 2
+        assert "which column holds the labels? There are 'row', 'patient', 'dose', 'ill'." in done.output
+
+
+def test_few_fractions_are_a_quantity_too(visits):
+    pd.read_csv(visits).assign(price=[1.5, 2.25, 3.0] * 50).to_csv(visits, index=False)
+    assert "that is a quantity, not a class" in invoke("fit", visits, "--target", "price").output

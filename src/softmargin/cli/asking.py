@@ -44,6 +44,8 @@ MODELS: dict[str, Any] = {
 #: A column of more different labels than this is hardly one of classes; so few always are; and of numbers between,
 #: each needs so many rows.
 _MOST_CLASSES, _FEW_CLASSES, _ROWS_OF_A_CLASS = 200, 10, 10
+#: Columns that are named where one is to be chosen.
+_MOST_NAMED = 20
 
 Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .feather or .arrow.", show_default=False)]
 ModelFile = Annotated[
@@ -76,6 +78,13 @@ def column(frame: Any, name: str, what: str) -> Any:
     if name not in frame.columns:
         raise ValueError(f"The table has no column {name!r} ({what}); {meant(name, frame.columns)}")
     return frame[name]
+
+
+def ask_for_target(data: Path) -> typer.BadParameter:
+    """The question which column holds the labels, with those that there are."""
+    known = [repr(name) for name in read_table(data).columns]
+    listed = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
+    return typer.BadParameter(f"which column holds the labels? There are {listed}.", param_hint="--target")
 
 
 def without(frame: Any, drop: str) -> Any:
@@ -113,7 +122,9 @@ def _is_quantity(labels: Any) -> bool:
     n = labels.nunique()
     if labels.dtype.kind not in "iuf":
         return n > _MOST_CLASSES
-    return n > _FEW_CLASSES and (labels.dtype.kind == "f" or n > _MOST_CLASSES or len(labels) < _ROWS_OF_A_CLASS * n)
+    if labels.dtype.kind == "f":
+        return True
+    return n > _FEW_CLASSES and (n > _MOST_CLASSES or len(labels) < _ROWS_OF_A_CLASS * n)
 
 
 def columns_of(model: Any, frame: Any) -> Any:

@@ -20,6 +20,7 @@ from .asking import (
     Keep,
     Seed,
     Target,
+    ask_for_target,
     groups_of,
     labelled,
     names,
@@ -59,7 +60,7 @@ def compare(
     one fold, and nobody learns from the column of groups.  AUC is the mean over folds.
     """
     if target is None:
-        raise typer.BadParameter("which column holds the labels?", param_hint="--target")
+        raise ask_for_target(data)
     chosen = names(models)
     for name in chosen:
         if name not in OURS and name not in RIVALS:

@@ -23,6 +23,7 @@ from .asking import (
     Seed,
     Target,
     Weight,
+    ask_for_target,
     groups_of,
     labelled,
     model_file,
@@ -88,7 +89,7 @@ def fit(
         raise typer.BadParameter("without --hold-out nothing is split.", param_hint="--split-by")
     wishes = {"loss": loss, "n_inducing": n_inducing, "class_weight": class_weight, "max_time": max_time}
     wishes |= {"checkpoint": checkpoint, "n_jobs": n_jobs, "device": device}
-    target, classifier = _chosen(model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
+    target, classifier = _chosen(data, model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
     frame = without(read_table(data), drop)
     rows, y, weights = labelled(frame, target, weight)
     members = groups_of(rows, split_by, "--split-by")
@@ -116,7 +117,14 @@ def fit(
 
 
 def _chosen(
-    word: str, target: str | None, formula: str | None, groups: str, wishes: dict[str, Any], seed: int, verbose: bool
+    data: Path,
+    word: str,
+    target: str | None,
+    formula: str | None,
+    groups: str,
+    wishes: dict[str, Any],
+    seed: int,
+    verbose: bool,
 ) -> tuple[str, Any]:
     """The column of labels, and the classifier."""
     if word not in MODELS:
@@ -132,7 +140,7 @@ def _chosen(
         hint = "--formula" if formula else "--groups"
         raise typer.BadParameter("only --model mixed has groups; --split-by holds out whole ones.", param_hint=hint)
     if target is None:
-        raise typer.BadParameter("which column holds the labels?", param_hint="--target")
+        raise ask_for_target(data)
     classifier = MODELS[word](**given, verbose=verbose, random_state=seed)
     known = classifier.get_params()
     for name, value in wishes.items():
