@@ -14,6 +14,7 @@ from softmargin import BayesianLinearSVC, BayesianMixedSVC, load, splits
 from softmargin.comparison import compare, trials
 from softmargin.evaluation import MEASURES, evaluate
 from softmargin.splits import TwinRowsWarning, fingerprints, folds, held_out, n_among, sketch, told_of_twins
+from softmargin.store import StoreError
 from softmargin.tables import TableClassifier
 from softmargin.tables.classifier import told_of_seen
 
@@ -215,3 +216,13 @@ def test_models_of_tables_know_their_rows_again(model, tmp_path):
     from_file = TableClassifier(model).fit(tmp_path / "t.csv", "y")
     assert from_file.n_seen(frame) == 0
     assert told_of_seen(LogisticRegression(), frame) is None
+
+
+@pytest.mark.parametrize("seen", ["rows", [1, 2], np.zeros((2, 2), dtype=np.uint64), np.zeros(3)])
+def test_a_file_that_remembers_something_else_is_refused(seen, tmp_path):
+    X, y, _ = patients()
+    table = TableClassifier(BayesianLinearSVC()).fit(pd.DataFrame(X, columns=list("abc")), y)
+    table.seen_ = seen
+    table.save(tmp_path / "m.sm")
+    with pytest.raises(StoreError, match="what it remembers of its rows"):
+        load(tmp_path / "m.sm")

@@ -170,6 +170,9 @@ def _check_table(model: TableClassifier) -> None:
     fits = len(names) == inner.n_features_in_ if known is None else set(known) <= set(names)
     if not fits or not np.array_equal(model.classes_, inner.classes_):
         raise StoreError("its encoder is not that of its model; fit it again")
+    seen = getattr(model, "seen_", None)
+    if seen is not None and not (isinstance(seen, np.ndarray) and seen.ndim == 1 and seen.dtype == np.uint64):
+        raise StoreError("what it remembers of its rows is nothing of the kind; fit the model again")
     for plan in getattr(model.encoder_, "plans_", ()):
         if not isinstance(plan, Name):
             _ask_plan(plan)
