@@ -8,7 +8,7 @@ import contracts
 from softmargin.gaussian import Belief, ClassBelief, from_natural
 from softmargin.kernels import RBF, Linear
 from softmargin.rows import ClasswiseRows, InducingRows, LiftedView
-from softmargin.rows.classwise import KernelViews, LiftedViews
+from softmargin.rows.classwise import KernelViews
 from softmargin.rows.inducing import KernelView
 
 
@@ -40,7 +40,7 @@ def test_a_belief_that_is_the_prior_has_its_variances(rows, rng):
 
 def test_views_of_classes_are_those_of_each_class(rows, rng):
     X = rng.normal(size=(6, 2))
-    for parts, kind in (((narrow(0), narrow(1), narrow(2)), KernelViews), ((narrow(0), wide()), LiftedViews)):
+    for parts, kind in (((narrow(0), narrow(1), narrow(2)), KernelViews), ((narrow(0), wide()), LiftedView)):
         view = ClasswiseRows(rows, len(parts)).view(ClassBelief(parts), X)
         assert isinstance(view, kind)
         mu, v = view.moments(X)
