@@ -280,7 +280,7 @@ def test_columns_labels_and_weights_are_chosen_by_name(folder):
         (lambda f: (part for part in in_batches(*rows(10), 5)), TypeError, "only once"),
         (lambda f: [(np.ones((3, 2)), [0, 1, 0], None, 4)], ValueError, "y"),
         (lambda f: chunks.Arrays(np.ones((4, 2)), [0, 1]), ValueError, "X has 4 rows, and y has 2"),
-        (lambda f: [(np.array([[1.0, np.nan]] * 4), [0, 1, 0, 1])], ValueError, "column 1 has missing values"),
+        (lambda f: [(np.array([[1.0, np.nan]] * 4), [0, 1, 0, 1])], ValueError, "column 1 has no observed value"),
         (lambda f: [(np.ones((2, 2)), [0, 0]), (np.ones((2, 2)), [0, 0])], ValueError, "only one class"),
         (lambda f: [(np.ones((2, 2)), [0, 1]), (np.ones((2, 3)), [0, 1])], ValueError, "3 features"),
         (lambda f: [(np.ones((2, 2)), [0, 1], [0, 0])], ValueError, "no rows of positive weight"),

@@ -12,11 +12,13 @@ Rows of columns are :math:`d \sim N(\mu, \Sigma)` with :math:`\mu \sim N(0, \sig
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .arrays import cholesky, combined, inverse_lower, row_squares
+from .columns import Columns, rounded
 from .wishart import InverseWishart, log_det
 
 if TYPE_CHECKING:
@@ -25,6 +27,39 @@ if TYPE_CHECKING:
 
 #: Turns between mean and covariance inside one update: they cost no pass over the data.
 _TURNS = 3
+#: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
+#: columns, entries are foretold wildly and surely: of 60 independent columns of spread 1 in 100 rows with errors of 6
+#: and deviations of 0.15.  This one counts for a third as many rows as there are columns, and costs nothing where there
+#: are many rows: the errors are then 1.25 and the deviations 0.66.
+SCALE_BY_COLUMN = 0.3
+#: Tables of more columns do not learn what these say of each other where they need not.
+MOST_FORETOLD = 500
+#: Turns between gaps and the columns' moments, and the change of these, in units of spread, at which they are at rest.
+_MOST_TURNS, _AT_REST = 100, 1e-4
+
+
+class Batch(NamedTuple):
+    """Rows that lack the same number of entries: which rows, and which columns of each."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+
+    @classmethod
+    def all_of(cls, missing: np.ndarray) -> tuple[Batch, ...]:
+        counts = missing.sum(axis=1)
+        batches = []
+        for count in np.unique(counts[counts > 0]):
+            rows = np.flatnonzero(counts == count)
+            batches.append(cls(rows, np.nonzero(missing[rows])[1].reshape(-1, count)))
+        return tuple(batches)
+
+    def pairs(self, matrix: np.ndarray) -> np.ndarray:
+        """The entries of a matrix between the missing columns of each row: a stack."""
+        return matrix[self.columns[:, :, None], self.columns[:, None, :]]
+
+    def of(self, per_column: np.ndarray) -> np.ndarray:
+        """The entries of a vector, or of each row of a matrix, at the missing columns."""
+        return per_column[self.columns] if per_column.ndim == 1 else per_column[self.rows[:, None], self.columns]
 
 
 class Sums(NamedTuple):
@@ -127,3 +162,80 @@ def column_sums(table: Table, rows: LinearRows) -> Sums:
         total = part if total is None else combined(total, 1, part)
     assert total is not None
     return total
+
+
+class Foretelling(NamedTuple):
+    r"""What columns say of each other, and so of missing entries: the Gaussian of what is missing given what is there.
+
+    In units of the columns' spread, and with the mean :math:`\mu` and the precision :math:`\Lambda` of the columns,
+    :math:`d_m \mid d_o \sim N(\mu_m - \Lambda_{mm}^{-1} \Lambda_{mo} (d_o - \mu_o),\, \Lambda_{mm}^{-1})`.
+    """
+
+    columns: Columns
+    mean: np.ndarray
+    precision: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, weight: np.ndarray, columns: Columns) -> Foretelling:
+        """What the rows of a table say, entries that are missing included: these and the columns' moments by turns."""
+        d = X.shape[1]
+        model = ColumnModel.standard(d)._replace(scale=SCALE_BY_COLUMN * (d + 1))
+        sums = model.start(float(weight.sum()))
+        belief = model.updated(sums)
+        for _ in range(_MOST_TURNS):
+            before, found = sums, cls(columns, belief.mean, belief.precision)
+            sums = found._sums(X, weight)
+            belief = model.updated(sums, belief)
+            if np.abs(sums.second - before.second).max() <= _AT_REST * sums.n:
+                break
+        return cls(columns, belief.mean, belief.precision)
+
+    def blurred(self, X: np.ndarray) -> np.ndarray:
+        """Rows as means, and then deviations, of their entries: those that are there have none."""
+        missing, (center, spread) = np.isnan(X), self.columns
+        values, deviations = self._standard(X), np.zeros(X.shape)
+        for gaps in self._fill(values, missing):
+            own = np.sqrt(np.diagonal(gaps.covariances, axis1=1, axis2=2))
+            deviations[gaps.places] = own[gaps.which]
+        # Rounded, so that rows that differ by the rounding of sums lead to the very same kernel.
+        means = np.where(missing, center + spread * rounded(values, 1.0), X)
+        return np.hstack([means, spread * rounded(deviations, 1.0)]).astype(X.dtype, copy=False)
+
+    def _standard(self, X: np.ndarray) -> np.ndarray:
+        """Rows in units of spread, with means in place of what is missing."""
+        values = (X.astype(np.float64, copy=False) - self.columns.center) / self.columns.spread
+        return np.where(np.isnan(values), self.mean, values)
+
+    def _fill(self, values: np.ndarray, missing: np.ndarray) -> Iterator[_Patterns]:
+        """Puts what is foretold in place of what is missing, and says how far it may be off."""
+        pull = (self.mean - values) @ self.precision
+        for batch in Batch.all_of(missing):
+            patterns, which = np.unique(batch.columns, axis=0, return_inverse=True)
+            V = np.linalg.inv(self.precision[patterns[:, :, None], patterns[:, None, :]])
+            gaps = _Patterns(batch.rows, patterns, which.ravel(), V)
+            values[gaps.places] += np.einsum("ijk,ik->ij", V[gaps.which], pull[gaps.places])
+            yield gaps
+
+    def _sums(self, X: np.ndarray, weight: np.ndarray) -> Sums:
+        """Expected sums of the columns over rows."""
+        values, uncertain = self._standard(X), np.zeros_like(self.precision)
+        for gaps in self._fill(values, np.isnan(X)):
+            total = np.bincount(gaps.which, weight[gaps.rows])
+            pairs = gaps.patterns[:, :, None], gaps.patterns[:, None, :]
+            np.add.at(uncertain, pairs, total[:, None, None] * gaps.covariances)
+        return Sums(weight @ values, (weight[:, None] * values).T @ values + uncertain, float(weight.sum()))
+
+
+class _Patterns(NamedTuple):
+    """Rows that lack the same number of entries: which columns each pattern lacks, which pattern a row has, and the
+    covariance of what each pattern lacks."""
+
+    rows: np.ndarray
+    patterns: np.ndarray
+    which: np.ndarray
+    covariances: np.ndarray
+
+    @property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """The missing entries of each row."""
+        return self.rows[:, None], self.patterns[self.which]

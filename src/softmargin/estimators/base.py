@@ -156,7 +156,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     ) -> tuple[Problem, Inferred, Record]:
         """The belief, and each row as the model would see it without that row, found on the host or on a device."""
         there, unit = problem, data.unit
-        if place is not None and not problem.prior.is_plain:
+        if place is not None and (not problem.prior.is_plain or data.is_missing(data.X.shape[1])):
             if self.device is not None:
                 raise ValueError(
                     f"device={self.device!r} has no way to select variables, to model missing entries or to group "

@@ -14,7 +14,7 @@ from ..arrays import NotPositiveDefiniteError, cholesky, combined, to_numpy
 from ..chunks import dense
 from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
-from ..imputation import ColumnModel, Imputation, column_sums
+from ..imputation import MOST_FORETOLD, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
 from ..parameters import inclusion_share, one_of, positive_number
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
@@ -33,13 +33,6 @@ _INTERCEPT_VARIANCE, _INTERCEPT_VARIANCE_OF_RIVALS = 1e8, 1e3
 _FURTHEST = 1e12
 #: Nor can columns that reach further be squared, whether they vary or not.
 _SQUARED = 1e100
-#: Tables of more columns do not learn what these say of each other unless entries are missing.
-_MOST_FORETOLD = 500
-#: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
-#: columns, entries are foretold wildly and surely: of 60 independent columns of spread 1 in 100 rows with errors of 6
-#: and deviations of 0.15.  This one counts for a third as many rows as there are columns, and costs nothing where there
-#: are many rows: the errors are then 1.25 and the deviations 0.66.
-_SCALE_BY_COLUMN = 0.3
 
 
 class FixedEffects(NamedTuple):
@@ -72,7 +65,7 @@ def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffec
     varies = columns.spread != np.maximum(1.0, np.abs(columns.center))  # that is how a constant one is described
     varies |= columns.spread > _SQUARED
     _refuse_far(np.maximum(np.abs(columns.center - center), varies * columns.spread) / scale)
-    prior_scale = _SCALE_BY_COLUMN * (X.shape[1] + 1)
+    prior_scale = SCALE_BY_COLUMN * (X.shape[1] + 1)
     of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
     rivals = data.n_classes > 2 and model.multi_class != "ovr" and not data.is_missing(X.shape[1])
     loose = 1 / (_INTERCEPT_VARIANCE_OF_RIVALS if rivals else _INTERCEPT_VARIANCE)
@@ -209,7 +202,7 @@ class FixedEffectsMixin:
         Only the first of many batches comes with a model of its columns; others add to what was said.
         """
         model, before = (found.parts.columns, None) if found.parts.columns is not None else self._said
-        if scipy.sparse.issparse(found.data.X) or not 0 < len(self._columns.scale) <= _MOST_FORETOLD:
+        if scipy.sparse.issparse(found.data.X) or not 0 < len(self._columns.scale) <= MOST_FORETOLD:
             model = None
         sums = None if model is None else column_sums(found.problem.table, self._columns)
         if before is not None and sums is not None:
@@ -246,7 +239,7 @@ class FixedEffectsMixin:
         if not isinstance(self._seen_belief.hyper, Imputation):
             raise ValueError(
                 f"X has missing values, but what its columns say of each other was not learned: the fit saw columns "
-                f"that rounding does not tell apart, a sparse matrix or more than {_MOST_FORETOLD} columns. Impute "
+                f"that rounding does not tell apart, a sparse matrix or more than {MOST_FORETOLD} columns. Impute "
                 f"them first."
             )
         return IncompleteRows(self.rows_, len(self._columns.scale))

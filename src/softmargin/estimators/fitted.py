@@ -45,15 +45,15 @@ class FittedClassifier(LatentPredictions):
 
     def _moments(self, X: Any, place: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Of the latent values of rows that have been checked."""
-        if place is not None:
+        missing = has_missing(X)
+        if place is not None and not missing:  # what is missing is foretold on the host
             reference = place.put(np.empty(0))
             with place.at_work():
-                view = self._rows_for(has_missing(X)).view(self._seen_belief, reference)
+                view = self.rows_.view(self._seen_belief, reference)
                 return moments_there(view, X, place, self.rows_.width)
         # Rows narrower than those of the fit are widened: its factors were found for that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)
-        missing = has_missing(X)
         view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
 
         def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,8 @@ class BayesianGPC(KernelClassifier):
     r"""A Gaussian process classifier on inducing points, with a logistic likelihood.
 
     It is `BayesianSVC` with a true likelihood in place of the hinge: the same kernels, inducing points, inference,
-    links and methods.  What Izmailov and Kropotov (2017) compare are combinations of ``loss`` and ``tune``:
+    links and methods, and the same way with missing entries.  What Izmailov and Kropotov (2017) compare are
+    combinations of ``loss`` and ``tune``:
 
     ============  =============  ====================
     method        ``loss``       ``tune``

@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
+from ..arrays import NotPositiveDefiniteError
 from ..columns import Columns
+from ..imputation import MOST_FORETOLD, Foretelling
 from ..inducing import choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
+from ..kernels.blurred import blurred, sharp
 from ..likelihoods import likelihood_of
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
 from ..priors import Ridge
-from ..rows import ClasswiseRows, InducingRows
+from ..rows import InducingRows, beneath
+from ..sampling import scattered
 from ..tune import TUNINGS, Judges, LabelledRows, Rounds, choose_kernel, moved_points
-from ..validation import check_rows
+from ..validation import check_rows, refuse_empty_columns
 from .base import Data, Found, Parts
 from .partial import StreamingClassifier
 
@@ -26,6 +31,8 @@ PLACEMENTS = ("kmeans", "random", "mixture", "tuned")
 _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 #: The variance that a tuned kernel is expected to have.
 _EXPECTED_VARIANCE = 4.0
+#: Rows that tell what columns say of each other.
+_MOST_ROWS_TO_FORETELL = 4096
 
 
 class Chosen(NamedTuple):
@@ -69,19 +76,26 @@ class TunedClassifier(StreamingClassifier):
         jobs: int,
         most_points: int,
         panels: bool = False,
+        foretelling: Foretelling | None = None,
     ) -> Chosen:
         """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
-        case."""
+        case.  Where entries are missing, ``foretelling`` says what is known of them."""
         columns = data.described().rounded()
         kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
-        judges = Judges.panels(LabelledRows(*data[:4]), rng, most_points, data.n_classes)
+        rows = LabelledRows(*data[:4])
+        if foretelling is not None:
+            kernel, rows = blurred(kernel), rows._replace(X=foretelling.blurred(rows.X))
+            assert kernel is not None
+        judges = Judges.panels(rows, rng, most_points, data.n_classes)
+        if foretelling is not None:
+            judges = [panel.of_blurred(columns) for panel in judges]
         if self.tune is not None and len(np.unique(data.y)) > 1:  # a first batch of one class says nothing of kernels
             likelihood = self._likelihood(self._loss_for(), data.n_classes)
             choice = choose_kernel(judges, kernel, columns, self.tune, likelihood, monitor, jobs, self._rounds())
-            kernel, judged = choice.kernel, choice.history
-        return Chosen(kernel, judged, columns, judges)
+            kernel, judged = choice.kernel, [one | {"kernel": sharp(one["kernel"])} for one in choice.history]
+        return Chosen(sharp(kernel), judged, columns, judges)
 
     def _rounds(self) -> Rounds:
         """How long a round is, for those ways of tuning that go in rounds."""
@@ -101,6 +115,14 @@ class KernelClassifier(TunedClassifier):
     n_inducing: int | str
     inducing: Any
 
+    @property
+    def _MISSING(self) -> bool:  # type: ignore[override]  # noqa: N802
+        """Whether entries may be missing: the kernel must have an expectation over what they might be."""
+        try:
+            return blurred(self._kernel_as_given()) is not None
+        except ValueError:  # which `fit` will tell
+            return False
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         positive_integer("n_inducing", self.n_inducing, words=("auto",))
@@ -112,17 +134,61 @@ class KernelClassifier(TunedClassifier):
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
         most = most_points(data.n_rows, self.n_inducing, data.n_classes)
-        kernel, judged, columns, panels = self._chosen(data, rng, monitor, jobs, most, panels=moving)
-        points = self._points(data, columns, kernel, rng)
+        data, foretelling = self._foretold(data)
+        gaps = foretelling if data.is_missing(data.X.shape[1]) else None
+        kernel, judged, columns, panels = self._chosen(data, rng, monitor, jobs, most, moving, gaps)
+        means = data if gaps is None else data._replace(X=gaps.blurred(data.X)[:, : data.X.shape[1]])
+        points = self._points(means, columns, kernel, rng)
         if moving:
             units, likelihood = kernel.units(columns.spread), self._likelihood(self._loss_for(), data.n_classes)
-            points = moved_points(panels[-1], kernel, points, likelihood, units, monitor, jobs)
-        rows = InducingRows.at(kernel, points)
+            seen = kernel if gaps is None else blurred(kernel)
+            assert seen is not None
+            points = moved_points(panels[-1], seen, points, likelihood, units, monitor, jobs)
+        rows = InducingRows.at(kernel, points)._replace(foretelling=foretelling)
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
+
+    def _foretold(self, data: Data) -> tuple[Data, Foretelling | None]:
+        """The data, described, and what columns say of missing entries, here or in rows to come."""
+        n_columns = data.X.shape[1]
+        if not self._MISSING or scipy.sparse.issparse(data.X):
+            return data, None
+        missing = data.is_missing(n_columns)
+        if missing and data.whole is None:
+            refuse_empty_columns(data.X, getattr(self, "feature_names_in_", None))
+        if n_columns > MOST_FORETOLD:
+            if missing:
+                raise ValueError(
+                    f"X has missing values and {n_columns:,} columns, too many to learn what they say of each other "
+                    f"(at most {MOST_FORETOLD}). Impute them first, or reduce the columns."
+                )
+            return data, None
+        data = data._replace(columns=data.described())
+        some = scattered(data.X.shape[0], _MOST_ROWS_TO_FORETELL)
+        try:
+            return data, Foretelling.of(data.X[some], data.weight[some], data.described().rounded())
+        except NotPositiveDefiniteError:
+            if missing:
+                raise
+            return data, None
+
+    def _rows_for(self, missing: bool) -> Any:
+        if missing and beneath(self.rows_).foretelling is None:
+            raise ValueError(
+                f"X has missing values, but what its columns say of each other was not learned: the fit saw columns "
+                f"that rounding does not tell apart, a sparse matrix or more than {MOST_FORETOLD} columns. Impute "
+                f"them first."
+            )
+        return self.rows_
+
+    def _refuse_stream(self, prior: Any, missing: bool = False) -> None:
+        """Rows with missing entries have features like others, which one Gaussian of the past can have seen."""
+        super()._refuse_stream(prior)
+        if missing and getattr(self, "_stream", None) is not None:
+            self._rows_for(missing)
 
     def _keep(self, found: Found) -> None:
         super()._keep(found)
-        rows = self.rows_.rows if isinstance(self.rows_, ClasswiseRows) else self.rows_
+        rows = beneath(self.rows_)
         assert isinstance(rows, InducingRows)
         self.tune_history_ = found.parts.judged
         self.kernel_, self.inducing_points_, self.jitter_ = rows.kernel, rows.points, rows.jitter

@@ -344,10 +344,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
             vars(self).pop(name, None)
         fixed = self._grouped.fixed
         if isinstance(fixed, CurvedRows):
-            self.tune_history_, (self.kernel_, self.inducing_points_, _, self.jitter_) = (
-                found.parts.judged,
-                fixed.curves,
-            )
+            curves, self.tune_history_ = fixed.curves, found.parts.judged
+            self.kernel_, self.inducing_points_, self.jitter_ = curves.kernel, curves.points, curves.jitter
 
     def _rows_for(self, missing: bool) -> Any:
         if missing and self.kernel is not None:

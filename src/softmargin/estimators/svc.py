@@ -15,7 +15,8 @@ class BayesianSVC(KernelClassifier):
     found on inducing points, in time linear in the number of rows.  Kernel parameters, a length-scale for each column
     included, are found first.  Probabilities come from the latent mean *and* variance through a link that is
     calibrated on leave-one-out predictions, which need no refit.  ``predict`` is always the class of larger
-    ``predict_proba``.
+    ``predict_proba``.  Entries of X may be missing (NaN), in ``fit`` and in predictions: the kernel is averaged over
+    what the other columns of a row say that they might be.  That is for `RBF` kernels; others want them imputed.
 
     Parameters
     ----------
@@ -121,6 +122,13 @@ class BayesianSVC(KernelClassifier):
     True
     >>> model.predict_proba([[0.5, 0.25], [5.0, 5.0]]).shape
     (2, 2)
+
+    A row of which less is known is less sure:
+
+    >>> import numpy as np
+    >>> _, variance = model.latent_mean_and_variance([[0.0, 1.0], [0.0, np.nan]])
+    >>> bool(variance[0] < variance[1])
+    True
     """
 
     def __init__(

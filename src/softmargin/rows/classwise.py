@@ -105,7 +105,7 @@ class KernelViews(NamedTuple):
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         first, *_ = self.views
-        K, prior = first.kernel(X, first.points), first.kernel.diagonal(X)
+        K, prior = first.covariances(X)
         mu, v = zip(*(view.moments_from(K, prior) for view in self.views), strict=True)
         xp = namespace(*mu)
         return xp.stack(mu, axis=1), xp.stack(v, axis=1)

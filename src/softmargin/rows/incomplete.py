@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..gaussian import class_parts
-from ..imputation import Imputation
+from ..imputation import Batch, Imputation
 from ..likelihoods import Likelihood
 from .classwise import ClasswiseFeatures, ClasswiseRows
 from .features import Latent, View
@@ -40,30 +40,6 @@ from .features import Latent, View
 _PAIRS_MISSING = 8
 #: Turns between sites and entries of a block: from where they were in the last pass, and from nowhere.
 _TURNS, _FIRST_TURNS = 2, 6
-
-
-class Batch(NamedTuple):
-    """Rows that lack the same number of entries: which rows, and which columns of each."""
-
-    rows: np.ndarray
-    columns: np.ndarray
-
-    @classmethod
-    def all_of(cls, missing: np.ndarray) -> tuple[Batch, ...]:
-        counts = missing.sum(axis=1)
-        batches = []
-        for count in np.unique(counts[counts > 0]):
-            rows = np.flatnonzero(counts == count)
-            batches.append(cls(rows, np.nonzero(missing[rows])[1].reshape(-1, count)))
-        return tuple(batches)
-
-    def pairs(self, matrix: np.ndarray) -> np.ndarray:
-        """The entries of a matrix between the missing columns of each row: a stack."""
-        return matrix[self.columns[:, :, None], self.columns[:, None, :]]
-
-    def of(self, per_column: np.ndarray) -> np.ndarray:
-        """The entries of a vector, or of each row of a matrix, at the missing columns."""
-        return per_column[self.columns] if per_column.ndim == 1 else per_column[self.rows[:, None], self.columns]
 
 
 class IncompleteRows(NamedTuple):

@@ -24,7 +24,10 @@ from ..arrays import (
     to_numpy,
 )
 from ..gaussian import Belief
+from ..imputation import Foretelling
 from ..kernels import Kernel
+from ..kernels.blurred import blurred
+from ..validation import has_missing
 from .features import Features, LiftedView, View
 
 #: How far a belief's variances may exceed the prior's, in rounding errors of the rows, and at least.
@@ -44,12 +47,17 @@ class InducingRows(NamedTuple):
 
     The weights are :math:`u = L^{-1} f(Z)`, a priori standard normal whatever the kernel, and
     :math:`k(x, x) - \phi^T \phi` is the variance of ``f(x)`` that the points leave over.
+
+    Where entries of ``x`` are missing, a Gaussian of them follows from the others, and ``k(Z, x)`` is its expectation:
+    ``f(x)`` and ``u`` keep the variances and covariances that they have before any label is seen, both the function and
+    what is missing being unknown.
     """
 
     kernel: Kernel
     points: Array
     whitener: Array
     jitter: float
+    foretelling: Foretelling | None = None
     least_rows = 1
 
     @classmethod
@@ -75,7 +83,7 @@ class InducingRows(NamedTuple):
         rows, own = self, precision_of(self.points)
         while own < rounding and rounding * rows._loss > _LARGEST_ERROR:
             own = min(10 * own, rounding)
-            rows = InducingRows.at(self.kernel, self.points, own)
+            rows = InducingRows.at(self.kernel, self.points, own)._replace(foretelling=self.foretelling)
         return rows
 
     @property
@@ -93,12 +101,20 @@ class InducingRows(NamedTuple):
         return self.n_weights
 
     def lift(self, X: Array) -> Features:
-        K = self.kernel(X, like(self.points, X))
+        K, prior = covariances(self.kernel, X, like(self.points, X), self.foretelling)
         phi = times_lower_transposed(K, like(self.whitener, X))
-        return Features(phi, clipped_at_zero(as_float64(self.kernel.diagonal(X)) - as_float64(row_squares(phi))))
+        return Features(phi, clipped_at_zero(as_float64(prior) - as_float64(row_squares(phi))))
 
     def leftover_root(self, X: Array) -> Array:
-        """A square root of the joint covariance that the points leave over, for draws at a few rows together."""
+        """A square root of the joint covariance that the points leave over, for draws at a few rows together.
+
+        What is missing in a row is its own: such rows have nothing more in common with others.
+        """
+        if isinstance(X, np.ndarray) and has_missing(X):
+            whole, root = ~np.isnan(X).any(axis=1), np.diag(np.sqrt(self.lift(X).leftover))
+            if whole.any():
+                root[np.ix_(whole, whole)] = self.leftover_root(X[whole])
+            return root
         phi, K = self.lift(X).phi, self.kernel(X, X)
         xp = namespace(K)
         own = self.kernel.diagonal(X) - xp.linalg.diagonal(K)  # a white kernel's share
@@ -114,6 +130,15 @@ class InducingRows(NamedTuple):
             return LiftedView(self, belief.seen_by(reference))
 
 
+def covariances(kernel: Kernel, X: Array, points: Array, foretelling: Foretelling | None) -> tuple[Array, Array]:
+    """The kernel of rows with the points, and with themselves: expected ones, where entries of the rows are missing."""
+    if foretelling is not None and isinstance(X, np.ndarray) and has_missing(X):
+        averaged = blurred(kernel)
+        assert averaged is not None
+        kernel, X = averaged, foretelling.blurred(X)
+    return kernel(X, points), kernel.diagonal(X)
+
+
 class KernelView(NamedTuple):
     r"""Moments straight from :math:`k = k(Z, x)`: :math:`\mu = \alpha^T k` and :math:`v = k(x, x) - |T k|^2`.
 
@@ -125,6 +150,7 @@ class KernelView(NamedTuple):
     points: Array
     coefficients: Array
     gained: Array
+    foretelling: Foretelling | None = None
 
     @classmethod
     def of(cls, rows: InducingRows, belief: Belief, reference: Array) -> KernelView:
@@ -138,12 +164,15 @@ class KernelView(NamedTuple):
         whitener = as_float64(rows.whitener)
         # A QR factor with rows and columns in reverse is lower triangular.
         T = xp.flip(xp.linalg.qr(xp.flip(C.T @ whitener, axis=1), mode="reduced").R)
-        return cls(
-            rows.kernel, like(rows.points, reference), like(whitener.T @ belief.mean, reference), like(T, reference)
-        )
+        points, coefficients = like(rows.points, reference), like(whitener.T @ belief.mean, reference)
+        return cls(rows.kernel, points, coefficients, like(T, reference), rows.foretelling)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        return self.moments_from(self.kernel(X, self.points), self.kernel.diagonal(X))
+        return self.moments_from(*self.covariances(X))
+
+    def covariances(self, X: Array) -> tuple[Array, Array]:
+        """The kernel of rows with the points, and with themselves."""
+        return covariances(self.kernel, X, self.points, self.foretelling)
 
     def moments_from(self, K: Array, prior: Array) -> tuple[Array, Array]:
         """Those of rows whose kernel with the points, and with themselves, is known."""

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_para
 from ..chunks import source_of
 from ..design.formula import read
 from ..estimators import BayesianMixedSVC, BayesianSVC
+from ..estimators.kernel import KernelClassifier
 from ..parameters import meant
 from ..splits import fingerprints, n_among, n_sketched, sketch, told_of_twins
 from ..validation import check_weights
@@ -46,7 +47,8 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     classifier : classifier, optional
         By default `BayesianSVC`.
     encoder : `TableEncoder`, optional
-        By default one that keeps gaps for models which have their own way with them, and fills them for others.
+        By default one that keeps gaps for linear models, which have their own way with them, and fills and marks them
+        for others; kernel models take ``TableEncoder(gaps="keep")`` too.
         `BayesianMixedSVC` gets the frame itself, with dates in days.
     keep : sequence of column names
         Columns that are not left out for looking like row numbers or identifiers.  Only for the encoder by default:
@@ -249,8 +251,9 @@ def encoder_for(classifier: Any, categorical: Iterable[str] = (), keep: Iterable
     """The encoder that a model is best served by, with columns whose numbers are names, and columns to keep."""
     if isinstance(classifier, BayesianMixedSVC):
         return TableTidier(categorical=categorical, keep=keep)
-    gaps = "keep" if get_tags(classifier).input_tags.allow_nan else "fill"
-    return TableEncoder(gaps=gaps, categorical=tuple(categorical), keep=tuple(keep))
+    # Kernel models could average over gaps; on whole frames a mark where they were says as much.
+    modelled = get_tags(classifier).input_tags.allow_nan and not isinstance(classifier, KernelClassifier)
+    return TableEncoder(gaps="keep" if modelled else "fill", categorical=tuple(categorical), keep=tuple(keep))
 
 
 def _named(encoder: Any, rows: Any, given: Any) -> Any:

@@ -111,9 +111,17 @@ class Judges(NamedTuple):
                     panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points, n_classes))
         return panels
 
+    def of_blurred(self, columns: Columns) -> Judges:
+        """The same rows, which are means and deviations of columns, through points that are known."""
+        return self._replace(points=np.unique(self.points[:, : len(columns.spread)], axis=0))
+
+    def means(self, columns: Columns) -> np.ndarray:
+        """The rows, with means in place of entries that are missing."""
+        return self.X[:, : len(columns.spread)]
+
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
         """The same rows, through points placed for a kernel; if it is near the best, no more than it needs."""
-        every = merged(self.X, self.weight)
+        every = merged(self.means(columns), self.weight)
         points = explaining(every, kernel, len(self.points), float(self.weight.sum())) if is_near else None
         if points is None and len(every.rows) > len(self.points):
             points = placed(every, columns, kernel, len(self.points), "kmeans", np.random.RandomState(0))

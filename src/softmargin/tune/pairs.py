@@ -41,7 +41,7 @@ def with_pairs(
     for _ in range(_ROUNDS):
         if choice.judged is None or (monitor is not None and (monitor.interrupted or monitor.spent(SHARE_OF_TIME))):
             break
-        found = paired_columns(panel.X, evidence.row_slopes(choice.judged), panel.weight, columns)
+        found = paired_columns(panel.means(columns), evidence.row_slopes(choice.judged), panel.weight, columns)
         start = opened(choice.kernel, space, found, len(columns.spread))
         if start is None:
             break
