@@ -9,6 +9,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import OneHotEncoder
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, load, splits
 from softmargin.comparison import compare, trials
@@ -216,6 +217,13 @@ def test_models_of_tables_know_their_rows_again(model, tmp_path):
     from_file = TableClassifier(model).fit(tmp_path / "t.csv", "y")
     assert from_file.n_seen(frame) == 0
     assert told_of_seen(LogisticRegression(), frame) is None
+
+
+def test_sparse_rows_are_not_remembered():
+    X, y = np.arange(60).reshape(-1, 1) % 5, np.arange(60) % 5 > 2
+    table = TableClassifier(BayesianLinearSVC(), encoder=OneHotEncoder()).fit(X, y)
+    assert table.score(X, y) == 1
+    assert table.n_seen(X) == 0
 
 
 @pytest.mark.parametrize("seen", ["rows", [1, 2], np.zeros((2, 2), dtype=np.uint64), np.zeros(3)])

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
@@ -125,8 +126,7 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             X, sample_weight = _without(X, weight, "sample_weight") if isinstance(weight, str) else (X, weight)
             rows = _named(encoder, _fitted(encoder, X, sample_weight).transform(X), X)
             classifier.fit(rows, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-            prints = fingerprints(_comparable(encoder, rows, X))
-            self.seen_ = sketch(prints[check_weights(sample_weight, len(prints)) > 0])
+            self.seen_ = _remembered(encoder, rows, X, sample_weight)
         self.target_, self.weight_ = target, weight if isinstance(weight, str) else None
         self.encoder_, self.classifier_ = encoder, classifier
         self.classes_, self.n_features_in_ = classifier.classes_, encoder.n_features_in_
@@ -272,6 +272,14 @@ def _comparable(encoder: Any, rows: Any, given: Any) -> Any:
     if not texts:
         return rows
     return pandas().DataFrame(rows).assign(**{f"{name} as text": _as_objects(frame, name) for name in texts})
+
+
+def _remembered(encoder: Any, rows: Any, given: Any, weight: Any) -> np.ndarray | None:
+    """By what rows are known again; nothing of sparse ones."""
+    if issparse(rows):
+        return None
+    prints = fingerprints(_comparable(encoder, rows, given))
+    return sketch(prints[check_weights(weight, len(prints)) > 0])
 
 
 def _as_objects(frame: Any, name: str) -> np.ndarray:
