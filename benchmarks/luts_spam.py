@@ -86,7 +86,7 @@ def main() -> None:
     rows = slice(None, None, 5 if args.quick else 1)
     X, y, names = standardised(data["X"][rows].astype(float)), data["y"][rows], data["feature_names"].astype(str)
     found = {
-        "VB": selection(X, y, **VAGUE),
+        "VB": selection(X, y, loss="hinge", **VAGUE),
         "VB, augmented": selection(X, y, loss="hinge-augmented", max_iter=5000, **VAGUE),
         "Gibbs": selection(X, y, loss="hinge", **VAGUE, **(QUICK_CHAIN if args.quick else LONG_CHAIN)),
     }

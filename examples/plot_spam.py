@@ -52,7 +52,7 @@ print(
 # -------
 # Under ``prior="laplace-zero"`` a coefficient is zero or it is not, and the model says how likely either is. ``rho`` is
 # the share of columns that we expect to matter.
-chosen = BayesianLinearSVC(prior="laplace-zero", rho=0.1, loss="logistic").fit(X, is_spam)
+chosen = BayesianLinearSVC(prior="laplace-zero", rho=0.1).fit(X, is_spam)
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
 InclusionDisplay.from_estimator(chosen, top=14, ax=axes[0])
 CoefficientDisplay.from_estimator(chosen, top=14, ax=axes[1])
@@ -63,7 +63,7 @@ CoefficientDisplay.from_estimator(chosen, top=14, ax=axes[1])
 # A choice is only worth what it is worth on other mails. So all of it is done again on eight random halves, and tested
 # on the other half of the mails each time. The rival uses all columns.
 models = {
-    "chosen columns": BayesianLinearSVC(prior="laplace-zero", rho=0.1, loss="logistic"),
+    "chosen columns": BayesianLinearSVC(prior="laplace-zero", rho=0.1),
     "all columns": BayesianLinearSVC(loss="logistic"),
 }
 included, losses = [], []

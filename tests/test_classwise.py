@@ -189,6 +189,25 @@ def test_alternatives_change_one_class_at_a_time():
         assert other.parts[k] is not belief.parts[k]
 
 
+def test_about_an_alternative_all_other_classes_stay():
+    prior = Classwise.alike(Structured(LaplaceZero(3, 0)), 2)
+    (G, h), (other_G, other_h) = sums(3, n_classes=2), sums(3, n_classes=2, seed=1)
+    belief = prior.update(G, h)
+    other = prior.alternatives(G, h, belief)[-1]
+    assert other.parts[0] is belief.parts[0]
+    about = prior.about(belief, other)
+    assert about.is_plain == prior.is_plain
+    assert about.is_gaussian == prior.is_gaussian
+    moved, whole = about.update(other_G, other_h, other), prior.update(other_G, other_h, other)
+    assert moved.parts[0] is belief.parts[0]
+    assert_allclose(moved.parts[1].mean, whole.parts[1].mean)
+    assert about.given(other_G, other_h, other.hyper).parts[0] is belief.parts[0]
+    assert about.settled(other_G, moved)[1].parts[0] is belief.parts[0]
+    assert_allclose(about.kl(moved), prior.kl(moved))
+    assert_allclose(about.effective(moved).means, prior.effective(moved).means)
+    assert len(about.felt(moved, G, h)) == len(prior.priors[1].felt(moved.parts[1], G[1], h[1]))
+
+
 def test_drawn_weights_are_those_of_each_class():
     G, h = sums(3)
     belief = PRIOR.update(G, h)

@@ -8,13 +8,18 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.datasets import load_wine
 from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+import softmargin.inference
 from softmargin import BayesianLinearSVC, BayesianMixedSVC
+from softmargin.diagnostics import MixingWarning
+from softmargin.likelihoods import Hinge, Logistic, Quadrature
 from softmargin.monitor import InterruptedFitWarning
+from softmargin.priors import Classwise
 
 IN = np.array([True, True] + 10 * [False])
 
@@ -141,7 +146,7 @@ def test_groups_do_not_hide_columns(table, rng):
 @pytest.mark.filterwarnings("ignore::softmargin.diagnostics.MixingWarning")
 def test_draws_agree_with_the_ascent(table):
     X, y = table
-    settings = {"prior": "laplace-zero", "rho": 0.1}
+    settings = {"prior": "laplace-zero", "rho": 0.1, "loss": "hinge"}
     ascended = BayesianLinearSVC(**settings).fit(X, y)
     drawn = BayesianLinearSVC(inference="gibbs", n_draws=200, n_chains=2, random_state=0, **settings).fit(X, y)
     assert (drawn.inclusion_probability_[IN] > 0.99).all()
@@ -232,3 +237,66 @@ def test_a_second_fit_forgets_the_first(table):
     model.set_params(prior="ard").fit(*table)
     assert not hasattr(model, "inclusion_probability_")
     assert not hasattr(model, "positive_probability_")
+
+
+# The default --------------------------------------------------------------------------------------
+
+
+def test_columns_are_chosen_by_a_likelihood_unless_another_loss_is_named(table):
+    X, y = table
+    model, quick = BayesianLinearSVC(prior="laplace-zero"), {"n_draws": 5, "n_chains": 1, "random_state": 0}
+    assert clone(model).fit(X, y).loss_ == "logistic"
+    assert clone(model).fit(gappy(X), y).loss_ == "logistic-jj"
+    assert BayesianMixedSVC(prior="laplace-zero").fit(X, y).loss_ == "logistic"
+    assert clone(model).set_params(loss="hinge").fit(X, y).loss_ == "hinge"
+    with pytest.warns(MixingWarning):
+        assert clone(model).set_params(inference="gibbs", **quick).fit(X, y).loss_ == "hinge"
+    assert clone(model).set_params(prior="ard").fit(X, y).loss_ == "hinge"
+    three = np.digitize(X[:, 0], [-0.5, 0.5])
+    assert clone(model).set_params(multi_class="crammer-singer", tol=1e-2).fit(X, three).loss_ == "hinge-augmented"
+
+
+def test_noise_gains_under_the_hinge_what_it_does_not_gain_under_a_likelihood(table):
+    """``r^2 / G`` of columns that no model has seen: chi-squared over one under a likelihood."""
+    X, y = table
+    labels, noise = np.where(y, 1.0, -1.0), np.random.default_rng(2).normal(size=(400, 500))
+    found = {}
+    for loss, likelihood in {"hinge": Hinge(), "logistic": Quadrature(Logistic())}.items():
+        # So vague that slopes and curvatures are nearly those of the rows alone, and of two columns of the twelve.
+        model = BayesianLinearSVC(prior=100.0, loss=loss).fit(X[:, :2], y)
+        _, w, b = likelihood.sites(labels, *moments(model, X[:, :2]))
+        slope = b - w * moments(model, X[:, :2])[0]
+        r, G = slope @ noise, w @ noise**2
+        found[loss] = np.mean(r**2 / G)
+        assert_allclose(found[loss], np.sum(slope**2) / np.sum(w), rtol=0.2)  # the mean of 500 has an error of 6 %
+    assert_allclose(found["logistic"], 1, rtol=0.25)
+    assert found["hinge"] > 1.5 * found["logistic"]
+
+
+def test_by_default_noise_stays_out():
+    kept = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(200, 43))
+        y = 1.5 * X[:, :3].sum(axis=1) + rng.logistic(size=200) > 0
+        included = BayesianLinearSVC(prior="laplace-zero").fit(X, y).inclusion_probability_ > 0.5
+        assert included[:3].all()
+        kept.append(included[3:].sum())
+    # 120 columns of noise, of which one in fifty is expected: more than nine have a probability below 1e-3.
+    assert sum(kept) <= 9
+
+
+# Short cuts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multi_class", ["auto", "ovr"])
+def test_ways_that_lead_back_are_not_followed_to_the_end(multi_class, monkeypatch):
+    X, y = load_wine(return_X_y=True)
+    model = BayesianLinearSVC(prior="laplace-zero", multi_class=multi_class)
+    short = clone(model).fit(X[::2, :8], y[::2])
+    monkeypatch.setattr(softmargin.inference, "_alike", lambda one, other: False)
+    monkeypatch.setattr(Classwise, "about", lambda prior, belief, other: prior)
+    long = clone(model).fit(X[::2, :8], y[::2])
+    # Short ascents come to rest within 1e-4 of the objective, and a gain of .05 is what choices are changed for.
+    assert abs(short.bound_ - long.bound_) < 0.05
+    assert_array_equal(short.inclusion_probability_ > 0.5, long.inclusion_probability_ > 0.5)

@@ -209,7 +209,7 @@ def tables() -> None:
     ridge = BayesianLinearSVC().fit(wide[:300], y[:300])
     print(f"tables: ridge: log loss {log_loss(y[300:], ridge.predict_proba(wide[300:])):.3f}")
     for loss in ("logistic", "hinge"):
-        for rho in (0.1, 0.5):
+        for rho in (0.1, 0.2, 0.5):
             chosen = BayesianLinearSVC(prior="laplace-zero", rho=rho, loss=loss).fit(wide[:300], y[:300])
             noise = np.sum(chosen.inclusion_probability_[10:] > 0.5)
             print(f"tables: {loss}, rho {rho}: {noise} columns of noise")

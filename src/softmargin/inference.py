@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from .likelihoods import (
 )
 from .loo import left_out, thinned
 from .monitor import Monitor
+from .priors import choices
 from .sampling import scattered
 from .single import in_single, may_be_single
 from .steps import Ascent, Natural, ascend
@@ -228,18 +230,22 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
 
 def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
     """The ascent, or where short ascents from its alternatives, and from theirs, have come to."""
+    prior: Any = problem.prior  # only priors that choose have alternatives, and these know what stays
     quiet, page = monitor.silent(), monitor.journal.page("alternatives", problem)
     begun = _Reconsidered(None, 0, min(_MOST_WAYS, int(_MOST_VISITS / problem.n_rows / _SHORT_WAY)))
     better, tried, allowed = page.read() or begun
     ascent = better or ascent
     while ascent.reason not in ("time", "interrupt"):
         point = ascent.point
-        for other in problem.prior.alternatives(*point.image, point.belief)[tried:]:
+        for other in prior.alternatives(*point.image, point.belief)[tried:]:
             if allowed == 0 or monitor.out_of_time:
                 return ascent
             settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": _SHORT_WAY, "monitor": quiet}
+            # Most ways lead back within a step or two, and then on to where they came from.
+            settings["is_known"] = partial(_alike, point.belief)
             own = monitor.journal.page("way", problem)
-            way = ascend(problem, **settings, start=point.image, before=other, page=own)
+            there = replace(problem, prior=prior.about(point.belief, other))
+            way = ascend(there, **settings, start=point.image, before=other, page=own)
             tried, allowed = tried + 1, allowed - 1
             if way.reason == "interrupt":
                 monitor.interrupted = True
@@ -253,6 +259,11 @@ def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
         else:
             return ascent
     return ascent
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two beliefs are of the same choices."""
+    return np.array_equal(choices(one), choices(other))
 
 
 class _Reconsidered(NamedTuple):

@@ -82,7 +82,7 @@ class Point(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Where an ascent ended, and why: converged, stalled (no step ascends any more), passes, time or interrupt."""
+    """Where an ascent ended, and why: converged, stalled (no step ascends any more), known, passes, time, interrupt."""
 
     point: Point
     reason: str
@@ -146,11 +146,12 @@ def ascend(
     start: Natural | None = None,
     before: Belief | None = None,
     page: Page = NO_PAGE,
+    is_known: Callable[[Belief], bool] | None = None,
 ) -> Ascent:
     """Ascends the objective of a problem from a start, by default its prior's; see `Ascender`.
 
     What the prior infers beside the weights begins as it is in ``before``.  An ascent of which a ``page`` tells goes on
-    from there, wherever it began.
+    from there, wherever it began.  Where it leads is known from a belief on that ``is_known``: there it ends.
     """
     return Ascender(
         problem.stats_together,
@@ -164,6 +165,7 @@ def ascend(
         longest=problem.longest_step,
         stats_apart=problem.stats if problem.goes_together and problem.likelihood.is_bound else None,
         page=page,
+        is_known=is_known,
     ).run(start, before)
 
 
@@ -197,6 +199,7 @@ class Ascender:
         longest: float = 1.0,
         stats_apart: Callable[[Belief], Stats] | None = None,
         page: Page = NO_PAGE,
+        is_known: Callable[[Belief], bool] | None = None,
     ) -> None:
         self._stats_at, self._prior, self._is_bound = stats_at, prior, likelihood.is_bound
         self._stats_apart, self._longest_apart = stats_apart, likelihood.longest_step
@@ -204,6 +207,7 @@ class Ascender:
         self._memory = memory if likelihood.is_bound else 0
         self._nearly_newton = likelihood.is_bound and likelihood.needs_guard and prior.is_gaussian
         self._monitor, self._page = monitor if monitor is not None else Monitor(), page
+        self._is_known = is_known
         self._noise = max(1e-12, _ROUNDING * precision_of(reference))
         self._tol = max(tol, self._noise)
 
@@ -239,6 +243,8 @@ class Ascender:
                 self._page.note(climb.state)
             if climb.calm >= _CALM or climb.rate < _SHORTEST:
                 return "converged" if climb.calm >= _CALM else "stalled"
+            if self._is_known is not None and self._is_known(climb.point.belief):
+                return "known"
             if climb.n_passes >= self._max_passes or self._monitor.out_of_time:
                 return "passes" if climb.n_passes >= self._max_passes else "time"
             self._step(climb)

@@ -57,6 +57,21 @@ def selects(model: Any) -> bool:
     return isinstance(model.prior, str) and model.prior == "laplace-zero"
 
 
+def loss_of(model: Any, missing: bool) -> str:
+    """The loss to fit.  Where columns are chosen, ``"auto"`` is the logistic loss.
+
+    A column of noise that is in gains about ``c / 2`` nats, ``c`` the sum of squared slopes of the rows over that of
+    their curvatures.  Of a likelihood ``c`` is about 1, whatever the rows; the hinge has no normaliser, its ``c`` is
+    about 2, and what pays for a column does not pay for it.  Draws of the hinge need no more than NumPy, and average
+    over choices: with them it stays.
+    """
+    if model.loss != "auto" or not selects(model):
+        return model._loss_for(gaussian=not missing)
+    if model.inference == "gibbs" or model.multi_class == "crammer-singer":
+        return model._loss_for(gaussian=not missing)
+    return "logistic-jj" if missing else "logistic"
+
+
 def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffects:
     """The fixed effects of a linear model, by its parameters; ``X`` are the columns that have them."""
     columns = describe(X, data.weight) if data.columns is None else data.columns.of(X.shape[1])

@@ -20,7 +20,7 @@ from ..rows import CurvedRows, Factor, GroupedRows, InducingRows, LinearRows, be
 from ..validation import refuse_empty_columns
 from .base import Data, Found, Parts
 from .designed import DesignedClassifier
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, with_gaps
+from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss_of, with_gaps
 from .kernel_effects import check_kernel_effects, kernel_effects, refuse_gaps
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
@@ -139,7 +139,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         prior: Any = "ridge",
         shape: float | None = None,
         rate: float | None = None,
-        rho: float | str = 0.5,
+        rho: float | str = 0.2,
         variance_prior: str = "inverse-gamma",
         variance_scale: float = 2.5,
         fit_intercept: bool = True,
@@ -269,7 +269,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         if missing and data.whole is None:
             refuse_empty_columns(X, getattr(self, "feature_names_in_", None) if design is None else design.fixed_names)
         lines, prior, columns = fixed_effects(self, data, X, intercept)
-        loss = self._loss_for(gaussian=not missing)
+        loss = loss_of(self, missing)
         if self.kernel is not None:
 
             def around(curves: InducingRows) -> tuple[GroupedRows, Structured]:

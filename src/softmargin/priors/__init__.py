@@ -7,7 +7,7 @@ import numpy as np
 from ..arrays import Array
 from .classwise import Classwise
 from .covariance import Covariance, Standard, Variances
-from .imputing import Imputing, Known
+from .imputing import Imputing, Known, choices
 from .ridge import Ridge
 from .selection import LaplaceZero, Selection
 from .structured import Inferred, Part, Structured
@@ -28,6 +28,7 @@ __all__ = [
     "Structured",
     "VarianceComponents",
     "Variances",
+    "choices",
 ]
 
 

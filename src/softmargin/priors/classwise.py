@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..gaussian import ClassBelief
+from .held import Held
 
 
 class Classwise(NamedTuple):
@@ -73,6 +74,15 @@ class Classwise(NamedTuple):
             for index, (prior, part) in enumerate(self._with(belief))
             for other in prior.alternatives(G[index], h[index], part)
         ]
+
+    def about(self, belief: ClassBelief, other: ClassBelief) -> Classwise:
+        """The same for ascents from one belief's alternative: classes that are alike in both stay as they are.
+
+        Where classes meet in the likelihood, the others would follow a little; to judge a choice by its own class is
+        as good, and takes the time of one.
+        """
+        every = zip(self.priors, belief.parts, other.parts, strict=True)
+        return Classwise(tuple(Held.at(prior, one) if one is two else prior for prior, one, two in every))
 
     def felt(self, belief: ClassBelief, dG: Any, dh: Any) -> np.ndarray:
         every = zip(self._with(belief), dG, dh, strict=True)

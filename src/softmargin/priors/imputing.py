@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import Array
-from ..gaussian import ClassBelief, with_hyper
+from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import ColumnModel, Imputation, Sums
 
 
@@ -70,6 +70,9 @@ class Imputing(NamedTuple):
         others = self.prior.alternatives(G[0], h, _own(belief))
         return [with_hyper(other, Known(other.hyper, belief.hyper.columns)) for other in others]
 
+    def about(self, belief: Any, other: Any) -> Imputing:
+        return self._replace(prior=self.prior.about(_own(belief), _own(other)))
+
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         """The change of the weights', and of the columns' second moments in units of their scatter."""
         R = np.linalg.cholesky(belief.hyper.columns.precision)
@@ -87,3 +90,10 @@ class Imputing(NamedTuple):
 def _own(belief: Any) -> Any:
     """The belief as the prior of the weights knows it."""
     return with_hyper(belief, None if isinstance(belief, ClassBelief) else belief.hyper.weights)
+
+
+def choices(belief: Any) -> np.ndarray:
+    """Which columns are in, under priors that choose: of each class, where there are more than two."""
+    hypers = [part.hyper for part in class_parts(belief)]
+    fixed = [(hyper.weights if isinstance(hyper, Known) else hyper).fixed for hyper in hypers]
+    return np.stack([chosen.included > 0.5 for chosen in fixed])

@@ -114,6 +114,10 @@ class Structured(NamedTuple):
         flips = (belief.hyper._replace(fixed=self.fixed.flipped(fixed, int(column))) for column in order)
         return [belief._replace(hyper=hyper) for hyper in flips]
 
+    def about(self, belief: Any, other: Any) -> Structured:
+        """Any weight may answer to any other."""
+        return self
+
     def given(self, G: Any, h: Array, hyper: Inferred) -> Any:
         levels, core = self._precision(hyper)
         G, h = self._through_inclusion(G, h, hyper)

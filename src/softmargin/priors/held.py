@@ -1,0 +1,73 @@
+"""A class that stays as it is while another one is thought over."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import Array
+
+
+class Held(NamedTuple):
+    """A ``prior`` whose weights, and all else, are believed to be as in ``belief`` whatever the sums say.
+
+    What rows see of it, and its divergence, are found once.
+    """
+
+    prior: Any
+    belief: Any
+    seen: Any
+    divergence: Array
+
+    @classmethod
+    def at(cls, prior: Any, belief: Any) -> Held:
+        return cls(prior, belief, prior.effective(belief), prior.kl(belief))
+
+    @property
+    def is_plain(self) -> bool:
+        return self.prior.is_plain
+
+    @property
+    def is_gaussian(self) -> bool:
+        return self.prior.is_gaussian
+
+    def start(self, reference: Array) -> tuple[Any, Any]:
+        return self.prior.start(reference)
+
+    def update(self, G: Any, h: Any, belief: Any = None) -> Any:
+        return self.belief
+
+    def given(self, G: Any, h: Any, hyper: Any) -> Any:
+        return self.belief
+
+    def settled(self, G: Any, belief: Any) -> tuple[Any, Any]:
+        return G, self.belief
+
+    def effective(self, belief: Any) -> Any:
+        return self.seen
+
+    def kl(self, belief: Any) -> Array:
+        return self.divergence
+
+    def rough(self) -> None:
+        """There is nothing to find."""
+
+    def promised(self, G: Any, dG: Any, dh: Any, belief: Any) -> float:
+        return 0.0
+
+    def alternatives(self, G: Any, h: Any, belief: Any) -> list[Any]:
+        return []
+
+    def about(self, belief: Any, other: Any) -> Held:
+        return self
+
+    def felt(self, belief: Any, dG: Any, dh: Any) -> np.ndarray:
+        """Nothing is: steps do not go by it."""
+        return np.zeros(0)
+
+    def drawn(self, G: Any, h: Any, belief: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+        return self.prior.drawn(G, h, belief, rng)
+
+    def seen_weights(self, weights: Any, hyper: Any) -> Any:
+        return self.prior.seen_weights(weights, hyper)
