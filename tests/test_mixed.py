@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC
+from softmargin.links import LogisticLink, ProbitLink, SoftmaxLink
 from softmargin.monitor import InterruptedFitWarning
 
 FORMULA = "~ age + dose + (1 | clinic)"
@@ -342,3 +343,36 @@ def test_a_second_fit_forgets_the_first(table):
     assert not hasattr(model, "inclusion_probability_")
     assert not hasattr(model, "feature_names_in_")
     assert list(model.variance_components_) == ["x2"]
+
+
+# The link -----------------------------------------------------------------------------------------
+
+
+def test_a_likelihood_has_a_link_of_its_own(table):
+    frame, y = table
+    model = BayesianMixedSVC(FORMULA)
+    assert model.link == "auto"
+    logistic = clone(model).set_params(loss="logistic").fit(frame, y)
+    assert logistic.link_ == LogisticLink()
+    assert clone(model).set_params(loss="logistic-jj").fit(frame, y).link_ == LogisticLink()
+    assert clone(model).set_params(loss="probit").fit(frame, y).link_ == ProbitLink()
+    fitted = clone(model).set_params(loss="logistic", link="loo").fit(frame, y)
+    assert fitted.link_ != LogisticLink()
+    # Rows are left out all the same, and judged by the link that is not fitted on them.
+    assert_allclose(logistic.loo_log_loss_, fitted.loo_log_loss_, rtol=0.02)
+    assert clone(model).set_params(loss="logistic", link="logistic").fit(frame, y).loo_log_loss_ is None
+
+
+def test_the_hinge_has_none_nor_have_many_classes(table):
+    frame, y = table
+    hinge = BayesianMixedSVC(FORMULA).fit(frame, y)
+    assert hinge.link_ == BayesianMixedSVC(FORMULA, link="loo").fit(frame, y).link_
+    three = np.where(y == "ill", "a", np.where(np.arange(len(y)) % 2, "b", "c"))
+    many = BayesianMixedSVC(FORMULA, loss="logistic").fit(frame, three)
+    assert isinstance(many.link_, SoftmaxLink)
+    assert np.any(many.link_.offset != 0)
+
+
+def test_only_models_of_groups_ask_the_likelihood_for_a_link():
+    with pytest.raises(ValueError, match="link must be one of 'loo', 'probit', 'logistic', got 'auto'"):
+        BayesianLinearSVC(link="auto").fit(np.eye(4), [0, 0, 1, 1])

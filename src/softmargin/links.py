@@ -86,6 +86,18 @@ class SoftmaxLink(NamedTuple):
 Link = LogisticLink | ProbitLink | SoftmaxLink
 
 
+def word_of(loss: Any, n_classes: int) -> str:
+    """What ``link="auto"`` stands for: of two classes, a likelihood has a link of its own; all else needs a fitted one.
+
+    So does a loss for which there is no word.
+
+    >>> word_of("logistic-jj", 2), word_of("hinge", 2)
+    ('logistic', 'loo')
+    """
+    family = loss.split("-")[0] if isinstance(loss, str) else ""
+    return family if n_classes == 2 and family in ("logistic", "probit") else "loo"
+
+
 def settled(score: np.ndarray) -> np.ndarray:
     """Scores with ties made exact, so that the sign of a score and the larger probability always agree."""
     if score.ndim == 2:

@@ -21,7 +21,7 @@ from ..devices import PRECISIONS, Place, on_host, placed
 from ..engine import Problem
 from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
 from ..likelihoods import LOSSES, Likelihood, Loss, known_loss, named_likelihood
-from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink
+from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink, word_of
 from ..monitor import InterruptedFitWarning, Monitor
 from ..parameters import learning_rate, number_of_jobs, one_of, positive_integer, positive_number
 from ..priors import Classwise, Imputing, Prior
@@ -74,6 +74,8 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     _SPARSE: bool = True
     #: Whether rows may come from a source, and whether as frames.
     _SOURCES: bool = True
+    #: Words for the link.
+    _LINKS: tuple[str, ...] = LINKS
     #: Where passes run, and in which precision: for some a matter of choice.
     device: Any = None
     precision: str = "auto"
@@ -145,7 +147,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             self._refuse_inference(parts.prior)
             problem = self._problem(data, parts, jobs)
             problem, inferred, record = self._inferred(problem, data, rng, monitor, place)
-            link, loo_log_loss = self._fit_link(record, data.n_classes)
+            link, loo_log_loss = self._fit_link(record, data.n_classes, parts.loss)
         stream, totals = begun(problem, inferred.ascent, record), data.class_totals
         found = Found(data, parts, problem, inferred, stream, monitor, link, loo_log_loss, totals)
         journal.end(found.reason)
@@ -168,7 +170,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
                 problem = replace(problem, rows=place.rows_for(problem.rows))
                 there, unit = placed(problem, data.unit, place)
             there, inferred = infer(there, self._plan(data), unit, rng, monitor)
-            record = inferred.record(there, unit) if self.link == "loo" else NOTHING
+            record = inferred.record(there, unit) if self.link in ("loo", "auto") else NOTHING
         if place is None:
             return there, inferred, record
         return replace(problem, likelihood=there.likelihood), on_host(inferred), record
@@ -266,7 +268,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         positive_integer("thin", self.thin)
         if self.warm_up != 0:
             positive_integer("warm_up", self.warm_up, words=("auto",))
-        one_of("link", self.link, LINKS)
+        one_of("link", self.link, self._LINKS)
         positive_number("tol", self.tol, zero=True)
         positive_integer("max_iter", self.max_iter)
         positive_number("max_time", self.max_time, none=True)
@@ -324,13 +326,12 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             return "hinge-augmented"
         return "hinge" if gaussian else "logistic-jj"
 
-    def _fit_link(self, record: Record, n_classes: int = 2) -> tuple[Link, float | None]:
-        """The link, and the log loss of the rows that it was fitted on, if any: NaN if none can be left out."""
-        if self.link != "loo":
-            plain = LogisticLink() if n_classes == 2 else SoftmaxLink()
-            return (ProbitLink(many=n_classes > 2) if self.link == "probit" else plain), None
-        link = record.link()
-        return link, record.log_loss(link)
+    def _fit_link(self, record: Record, n_classes: int = 2, loss: Any = "hinge") -> tuple[Link, float | None]:
+        """The link, and the log loss of the rows that were left out, if any: NaN if none can be."""
+        word = word_of(loss, n_classes) if self.link == "auto" else self.link
+        plain = LogisticLink() if n_classes == 2 else SoftmaxLink()
+        link = record.link() if word == "loo" else ProbitLink(many=n_classes > 2) if word == "probit" else plain
+        return link, record.log_loss(link) if self.link in ("loo", "auto") else None
 
     def _keep(self, found: Found) -> None:
         """Stores what was found."""

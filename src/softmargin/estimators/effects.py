@@ -57,15 +57,15 @@ def selects(model: Any) -> bool:
     return isinstance(model.prior, str) and model.prior == "laplace-zero"
 
 
-def loss_of(model: Any, missing: bool) -> str:
+def loss_of(model: Any, missing: bool) -> Any:
     """The loss to fit.  Where columns are chosen, ``"auto"`` is the logistic loss.
 
     A column of noise that is in gains about ``c / 2`` nats, ``c`` the sum of squared slopes of the rows over that of
-    their curvatures.  Of a likelihood ``c`` is about 1, whatever the rows; the hinge has no normaliser, its ``c`` is
-    about 2, and what pays for a column does not pay for it.  Draws of the hinge need no more than NumPy, and average
-    over choices: with them it stays.
+    their curvatures.  Of a likelihood ``c`` is at most about 1; the hinge has no normaliser, where classes overlap its
+    ``c`` is about 2, and what pays for a column does not pay for it (benchmarks/sparsity.py).  Draws of the hinge need
+    no more than NumPy, and average over choices: with them it stays.
     """
-    if model.loss != "auto" or not selects(model):
+    if not isinstance(model.loss, str) or model.loss != "auto" or not selects(model):
         return model._loss_for(gaussian=not missing)
     if model.inference == "gibbs" or model.multi_class == "crammer-singer":
         return model._loss_for(gaussian=not missing)

@@ -18,7 +18,7 @@ from ..parameters import one_of, positive_number, share
 from ..priors import Classwise, Covariance, Imputing, Part, Standard, Structured, Variances
 from ..rows import CurvedRows, Factor, GroupedRows, InducingRows, LinearRows, beneath, with_beneath
 from ..validation import refuse_empty_columns
-from .base import Data, Found, Parts
+from .base import LINKS, Data, Found, Parts
 from .designed import DesignedClassifier
 from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss_of, with_gaps
 from .kernel_effects import check_kernel_effects, kernel_effects, refuse_gaps
@@ -69,8 +69,11 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         The width of the half-Cauchy.
     fit_intercept : bool
         Without a formula: whether to add an intercept, unpenalised.
-    n_draws, n_chains, warm_up, thin, link, class_weight, tol, max_iter, max_time, n_jobs, checkpoint, verbose,
-    random_state
+    link : {"auto", "loo", "probit", "logistic"}
+        As in `BayesianSVC`; ``"auto"`` is the link of the likelihood, ``"logistic"`` or ``"probit"``, under a loss that
+        is one and has two classes, and ``"loo"`` otherwise.  Rows that are left out one by one are rows of known
+        groups: what they say of how much a variance counts does not hold for rows to come, nor for new groups.
+    n_draws, n_chains, warm_up, thin, class_weight, tol, max_iter, max_time, n_jobs, checkpoint, verbose, random_state
         As in `BayesianSVC`.
 
     Attributes
@@ -118,6 +121,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
     """
 
     _INFERENCES = ("auto", "cavi", "gibbs")
+    _LINKS = ("auto", *LINKS)
 
     @property
     def _MISSING(self) -> bool:  # type: ignore[override]  # noqa: N802
@@ -148,7 +152,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         n_chains: int = 4,
         warm_up: int | str = "auto",
         thin: int = 1,
-        link: str = "loo",
+        link: str = "auto",
         class_weight: Any = None,
         tol: float = 1e-6,
         max_iter: int = 200,

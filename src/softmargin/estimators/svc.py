@@ -106,8 +106,8 @@ class BayesianSVC(KernelClassifier):
         Why the inference ended; polished is a pass of stochastic steps and one over all rows, not run to rest.
     link_ : the fitted link
     loss_ : str, the loss that was fitted; or the likelihood, if one was given for which there is no word
-    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
-        no row can be left out
+    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None where ``link`` is a plain one, and
+        NaN where no row can be left out
     draws_ : the draws of ``inference="gibbs"``, None otherwise
     fitted_prior_, data_prior_ : arrays, the share of each class in the fit, and without ``class_weight``
     rows_, belief_ : the features and the posterior of their weights

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..links import word_of
 from .numbers import number, percent, plural
 from .page import LONGEST, listed, shown
 
@@ -188,6 +189,7 @@ def _inference_words(core: Any) -> Iterator[tuple[str, str]]:
 
 def _link_words(core: Any) -> str:
     link, how = core.link_, getattr(core, "link", "")
+    how = word_of(core.loss_, len(core.classes_)) if how == "auto" else how
     slope = getattr(link, "slope", None)
     if how == "loo" and slope is not None:
         return (
