@@ -158,3 +158,21 @@ def test_a_call_that_fails_leaves_the_stream_as_it_was(classifier, moons):
     with pytest.raises(ValueError, match="infinity"):
         model.partial_fit(np.full((3, 2), np.inf), y[:3])
     assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "hinge-augmented", "logistic", "logistic-jj"])
+def test_a_first_batch_of_one_class_does_not_send_the_intercept_far_away(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = X[:, 0] + rng.logistic(size=500) > 0
+    first = np.flatnonzero(~y)[:80]
+    others = np.setdiff1d(np.arange(500), first)
+    model = BayesianLinearSVC(loss=loss).partial_fit(X[first], y[first], classes=[False, True])
+    # A flat prior would let it go as far as steps reach; one of deviation 10 is felt.
+    assert -30 < model.intercept_[0] < -1
+    assert (model.predict_proba(X)[:, 0] > 0.9).all()
+    model.partial_fit(X[others], y[others])
+    # Rows beyond the margin say nothing, so that what is left is what the others say.
+    whole = BayesianLinearSVC(loss=loss).fit(X[others], y[others])
+    assert_allclose(model.intercept_, whole.intercept_, atol=4 * whole.intercept_std_[0])
+    assert_allclose(model.coef_, whole.coef_, atol=4 * whole.coef_std_.max())

@@ -23,6 +23,7 @@ class Monitor:
 
     ``history`` holds a dict for each pass: its number, seconds since the start, the objective, whether the step was
     accepted, and the phase of the fit: ``"passes"``, ``"minibatches"``, ``"particles"``, ``"warm-up"`` or ``"draws"``.
+    Where rows lead beyond numbers the objective of a pass is minus infinity.
     """
 
     def __init__(

@@ -258,8 +258,7 @@ class Ascender:
             extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
         )
         candidate = self._try(natural, point, climb)
-        if candidate is None:
-            self._monitor.record(float("nan"), accepted=False)
+        if candidate is None:  # no rows were seen, so that there is no bound to tell of
             self._reject(climb, extrapolated)
             return
         gain = candidate.objective - point.objective if self._is_bound else candidate.belief.moved_from(point.belief)
@@ -294,13 +293,17 @@ class Ascender:
         return Point(natural, belief, stats, objective(stats.bound, self._prior, belief))
 
     def _try(self, natural: Natural, point: Point, climb: _Climb) -> Point | None:
-        """The point at ``natural``, or None where that is no belief."""
+        """The point at ``natural``, or None where that is no belief.
+
+        Sums that are extrapolated, with weights of either sign, need not be those of any rows: the more classes there
+        are, the likelier it is that one of them is left without a positive definite precision.
+        """
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a step too far to be a number is not taken
                 candidate = self._visit(natural, point.belief, climb.rate, apart=climb.apart > 1)
         except NotPositiveDefiniteError:
             return None
-        return candidate if np.isfinite(candidate.objective) else None
+        return candidate if np.isfinite(candidate.objective) else candidate._replace(objective=-np.inf)
 
 
 class _Climb:

@@ -29,6 +29,9 @@ _VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": (2.0
 #: tell what all intercepts have in common, and as the softmax bound asks that means lie half their variance apart, that
 #: of a class whose rows hardly count would otherwise grow with every pass.
 _INTERCEPT_VARIANCE, _INTERCEPT_VARIANCE_OF_RIVALS = 1e8, 1e3
+#: Of the intercept in batches, where the first of them has one class: its rows do not tell how far from the other they
+#: are, and nothing but the prior holds it.  A deviation of ten margins is flat beside any rows of two classes.
+_INTERCEPT_VARIANCE_OF_ONE = 1e2
 #: Columns that reach further, in units of their prior, leave nothing of it to be felt.
 _FURTHEST = 1e12
 #: Nor can columns that reach further be squared, whether they vary or not.
@@ -84,6 +87,8 @@ def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffec
     of_columns = ColumnModel((columns.center - center) / scale, columns.spread / scale, scale=prior_scale)
     rivals = data.n_classes > 2 and model.multi_class != "ovr" and not data.is_missing(X.shape[1])
     loose = 1 / (_INTERCEPT_VARIANCE_OF_RIVALS if rivals else _INTERCEPT_VARIANCE)
+    if data.more and not rivals and np.all(data.y == data.y[0]):
+        loose = 1 / _INTERCEPT_VARIANCE_OF_ONE
     return FixedEffects(LinearRows(center, scale, intercept), _prior(model, X.shape[1], intercept, loose), of_columns)
 
 
