@@ -74,7 +74,7 @@ def test_slopes_vary_together_or_alone():
 def test_groups_are_dummies_under_a_prior_of_their_variance(formula, table):
     """With the variances that the belief settled on, dense algebra over dummies gives the same moments."""
     frame, y = table
-    settings = {"tol": 1e-12, "max_iter": 1000, "loss": "logistic"}
+    settings = {"tol": 1e-12, "max_iter": 1000, "loss": "logistic", "link": "loo"}
     model = BayesianMixedSVC(formula, prior=1.0, **settings).fit(frame, y)
     beliefs = [*model.belief_.hyper.levels, *model.belief_.hyper.parts]
     spread = (frame["dose"] - frame["dose"].mean()) / frame["dose"].std(ddof=0)
