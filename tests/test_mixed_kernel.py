@@ -121,7 +121,7 @@ def test_groups_that_do_not_differ_are_none(rng):
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_without_groups_it_is_the_kernel_machine_with_lines_in_its_kernel(loss, table):
     X, y = table[0][["age", "dose"]].to_numpy()[:150] / [20, 1], table[1][:150]
-    settings = {"loss": loss, "tune": None, "n_inducing": 150, "tol": 1e-10}
+    settings = {"loss": loss, "tune": None, "n_inducing": 150, "tol": 1e-10, "link": "loo"}
     lines = {"prior": 0.7, "fit_intercept": False, "standardize": False}
     mixed = BayesianMixedSVC(kernel=KERNEL, **lines, **settings).fit(X, y)
     plain = BayesianSVC(kernel=KERNEL + Linear(0.7), **settings).fit(X, y)
