@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from promises import check, check_warnings, outcome, watched
 from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.arrays import NotPositiveDefiniteError
+from softmargin.tables import TableClassifier
 from strategies import Trouble, troubles
 
 EVERY = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
@@ -182,3 +183,22 @@ def test_a_column_beyond_squares_is_named_where_it_stays_in_its_units():
 def test_newton_judges_classes_that_meet():
     X = np.array([[-0.5], [0.2], [1.1]])
     sound(BayesianSVC(multi_class="crammer-singer", tune="bound-steps", random_state=0), X, np.array(["a", "b", "c"]))
+
+
+def test_kernels_foretell_missing_entries_of_any_size(rng):
+    X, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30)
+    X[::4, 0] = np.nan
+    new = np.array([[1e200, np.nan], [np.nan, 1e200], [np.nan, np.nan]])
+    for unit in ([1e-110, 1e112], [1e-259, 1.0], [1e299, 1e-300]):
+        sound(BayesianSVC(random_state=0), X * unit, y, new=new)
+
+
+def test_a_date_that_nobody_knows_is_named():
+    frame = pd.DataFrame({"when": pd.to_datetime([None] * 4), "x": np.arange(4.0)})
+    with pytest.raises(ValueError, match="column 'when' has no observed value"):
+        TableClassifier(BayesianMixedSVC()).fit(frame, [0, 1, 0, 1])
+
+
+def test_tables_of_any_size_are_known_again():
+    frame = pd.DataFrame({"x": [9.9e110, 0.0, 1.0, 2.0]})
+    sound(TableClassifier(BayesianSVC(random_state=0)), frame, np.array([0, 1, 0, 1]))

@@ -36,6 +36,8 @@ SCALE_BY_COLUMN = 0.3
 MOST_FORETOLD = 500
 #: Turns between gaps and the columns' moments, and the change of these, in units of spread, at which they are at rest.
 _MOST_TURNS, _AT_REST = 100, 1e-4
+#: Values further from the centre than so many spreads foretell others no further.
+_FAR = 1e6
 
 
 class Batch(NamedTuple):
@@ -198,13 +200,14 @@ class Foretelling(NamedTuple):
             own = np.sqrt(np.diagonal(gaps.covariances, axis1=1, axis2=2))
             deviations[gaps.places] = own[gaps.which]
         # Rounded, so that rows that differ by the rounding of sums lead to the very same kernel.
-        means = np.where(missing, center + spread * rounded(values, 1.0), X)
+        means = np.where(missing, center + spread * rounded(np.clip(values, -_FAR, _FAR), 1.0), X)
         return np.hstack([means, spread * rounded(deviations, 1.0)]).astype(X.dtype, copy=False)
 
     def _standard(self, X: np.ndarray) -> np.ndarray:
         """Rows in units of spread, with means in place of what is missing."""
-        values = (X.astype(np.float64, copy=False) - self.columns.center) / self.columns.spread
-        return np.where(np.isnan(values), self.mean, values)
+        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+            values = (X.astype(np.float64, copy=False) - self.columns.center) / self.columns.spread
+        return np.where(np.isnan(values), self.mean, np.clip(values, -_FAR, _FAR))
 
     def _fill(self, values: np.ndarray, missing: np.ndarray) -> Iterator[_Patterns]:
         """Puts what is foretold in place of what is missing, and says how far it may be off."""

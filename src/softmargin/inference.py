@@ -221,8 +221,8 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     page = monitor.journal.page("ascent", problem)
     ascent = _unless_interrupted(sample, lambda: ascend(problem, **settings, start=start, page=page))
     better = _reconsidered(problem, ascent, monitor)
-    if better is ascent:
-        return ascent
+    if better is ascent or better.reason == "time":
+        return better
     point, last = better.point, monitor.journal.page("last ascent", problem)
     again: dict[str, Any] = {"start": point.image, "before": point.belief, "page": last}
     return _unless_interrupted(better, lambda: ascend(problem, **settings, **again))
@@ -238,7 +238,9 @@ def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
     while ascent.reason not in ("time", "interrupt"):
         point = ascent.point
         for other in prior.alternatives(*point.image, point.belief)[tried:]:
-            if allowed == 0 or monitor.out_of_time:
+            if monitor.out_of_time:
+                return ascent._replace(reason="time")
+            if allowed == 0:
                 return ascent
             settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": _SHORT_WAY, "monitor": quiet}
             # Most ways lead back within a step or two, and then on to where they came from.

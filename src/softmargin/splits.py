@@ -153,7 +153,8 @@ def _columns(X: Any) -> Iterator[np.ndarray]:
 def _bits(column: np.ndarray) -> np.ndarray:
     """Numbers in single precision, for digits get lost in texts; anything else as it is written."""
     if column.dtype.kind in "fiub":
-        return (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
+        with np.errstate(over="ignore"):  # what single precision has no number for is infinite there
+            return (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
     import pandas.util
 
     hashed: Any = pandas.util.hash_array

@@ -14,6 +14,8 @@ from .ridge import in_place_of, plus, start_from_precision
 #: Updates of the variances inside one update of the weights: they cost no pass over the data.
 _INNER_UPDATES = 5
 _INNER_TOLERANCE = 1e-5
+#: Weights of a step that went beyond all numbers: their squares are still some, and the step is taken back.
+_FAR = 1e150
 
 
 class InverseGamma(NamedTuple):
@@ -143,7 +145,7 @@ class VarianceComponents(NamedTuple):
         self, mean: np.ndarray, variances: np.ndarray, before: InverseGamma | None = None, leap: bool = False
     ) -> InverseGamma:
         """The belief that the weights imply; leaping, MacKay's next step from the one before."""
-        shape, rate = self.shape + self._sizes / 2, self.rate + self._sums(mean**2) / 2
+        shape, rate = self.shape + self._sizes / 2, self.rate + self._sums(np.minimum(np.abs(mean), _FAR) ** 2) / 2
         undetermined = self._sums(variances)
         if not leap or before is None:
             return InverseGamma(shape, rate + undetermined / 2)

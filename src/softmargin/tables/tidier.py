@@ -97,7 +97,9 @@ def _plan_of(column: Any, name: str, is_name: bool, weight: np.ndarray) -> Plan:
     if kind == "number":
         return Number(name, note=note + ", modelled" if note else "")
     if kind == "date":
-        return Date(name, str(np.datetime64(int(np.floor(np.nanmin(as_days(column, name)))), "D")), note=note)
+        days = as_days(column, name)
+        first = 0 if np.isnan(days).all() else int(np.floor(np.nanmin(days)))
+        return Date(name, str(np.datetime64(first, "D")), note=note)
     return Name(name, note + ", a name of their own" if note else "", holds_texts(column))
 
 
