@@ -50,8 +50,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CLASSWISE = ["classwise", "classwise_ascent", "classwise_routes"]
 #: The tests of each part, those that matter most first; those of `EVERYWHERE` concern all of them.
 TESTS = {
-    "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting", "likelihoods_rows"],
-    "kernels/": ["kernels", "kernels_rounding"],
+    "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting", "likelihoods_rows", "own_likelihood"],
+    "kernels/": ["kernels", "kernels_rounding", "kernel_gaps"],
     "links.py": ["links", "links_classes", "links_search"],
     "loo.py": ["loo", *CLASSWISE],
     "engine.py": ["engine", *CLASSWISE, "rows_incomplete", "rows_incomplete_bound"],
@@ -59,6 +59,7 @@ TESTS = {
     "priors/": [
         "priors",
         "priors_covariance",
+        "priors_held",
         "priors_selection",
         "priors_selection_parts",
         "priors_structured",
@@ -81,6 +82,7 @@ TESTS = {
         "fourier",
         "particles",
         "mutants_rows",
+        "kernel_gaps",
         *CLASSWISE,
     ],
 }

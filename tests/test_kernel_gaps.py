@@ -90,6 +90,13 @@ def test_blurred_kernel_agrees_in_torch_and_in_single_precision(rng):
     assert_allclose(far, 0, atol=1e-29)
 
 
+def test_no_expected_covariance_exceeds_the_variance(rng):
+    """Far from the middle of the points, squares that are multiplied out leave less than nothing between them."""
+    Z = 1e5 * rng.normal(size=(50, 2))
+    X = np.hstack([Z, 0 * Z])
+    assert blurred(RBF(1.0))(X, Z).max() == 1
+
+
 class OwnRBF(RBF):
     """Somebody's own, of which nothing more is known."""
 
@@ -181,6 +188,21 @@ def test_views_are_features_under_a_belief(scale, rng):
     mu, v = rows.view(belief, X[:0]).moments(X)
     assert_allclose(mu, latent.mu, rtol=1e-9)
     assert_allclose(v, latent.v, rtol=1e-7)
+
+
+def test_rows_with_gaps_are_left_over_each_by_itself(rng):
+    """What the points leave over: together where rows are whole, and nothing in common with what is missing."""
+    X, _ = table(rng, n=12)
+    rows = InducingRows.at(2.0 * RBF((9.0, 14.0, 11.0)), X[:2])._replace(foretelling=foretelling_of(X))
+    X[5:, 1] = np.nan
+    gappy = np.isnan(X).any(axis=1)
+    assert 2 < gappy.sum() < 10
+    for some in (X, X[gappy], X[~gappy]):
+        root, whole = rows.leftover_root(some), ~np.isnan(some).any(axis=1)
+        phi, own = rows.lift(some)
+        together = np.outer(whole, whole)
+        wanted = np.where(together, rows.kernel(np.nan_to_num(some), np.nan_to_num(some)) - phi @ phi.T, np.diag(own))
+        assert_allclose(root @ root.T, wanted, atol=1e-7)
 
 
 def test_slopes_of_the_judge_are_finite_differences(rng):

@@ -8,6 +8,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import references
+from softmargin.likelihoods import LOSSES
 from softmargin.links import (
     LogisticLink,
     ProbitLink,
@@ -16,6 +17,7 @@ from softmargin.links import (
     log_losses,
     probabilities,
     settled,
+    word_of,
 )
 
 LINKS = [LogisticLink(1.7, 0.2), LogisticLink(1e3, -5.0), LogisticLink(1e-3), ProbitLink()]
@@ -153,3 +155,11 @@ def test_log_losses_are_those_of_the_probabilities_of_two_classes():
     score, y = np.array([-3.0, 0.2, 4.0, 1.0]), np.array([-1.0, -1.0, 1.0, -1.0])
     chances = probabilities(score)[np.arange(4), (y > 0).astype(int)]
     assert_allclose(log_losses(score, y), -np.log(chances), rtol=1e-12)
+
+
+@pytest.mark.parametrize("word", LOSSES)
+def test_likelihoods_of_two_classes_have_a_link_of_their_own_and_all_else_a_fitted_one(word):
+    own = "logistic" if word.startswith("logistic") else "probit" if word.startswith("probit") else "loo"
+    assert word_of(word, 2) == own
+    assert [word_of(word, n) for n in (3, 4)] == ["loo", "loo"]
+    assert word_of(LOSSES[word], 2) == "loo"

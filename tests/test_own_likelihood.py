@@ -242,6 +242,8 @@ class Wrong(Gaussian):
             "zero": Sites(l, np.where(v > 0, w, np.nan), b),
             "negative": Sites(l, np.where(mu > 0, -w, w), b),
             "no names": (l, w, b),
+            "one array": l,
+            "of one label": Sites(l, np.where((y > 0) & (mu < 0), -w, w), b),
         }
         return wrong[self.how]
 
@@ -253,16 +255,30 @@ class OneNode:
         return Logistic().derivatives(y, f[0])
 
 
+class Steep:
+    """The slope of one label has no end."""
+
+    def derivatives(self, y, f):
+        value, slope, curvature = Logistic().derivatives(y, f)
+        return value, np.where(y < 0, np.inf, slope), curvature
+
+
 WRONG = {
     "a number": (3, "loss must be a word, a likelihood with sites.*3 is none of these"),
     "a function": (np.exp, "or a log-likelihood with derivatives"),
     "a class": (Hinge, r"not its class: write Hinge\(\)"),
     "no flags": (NoFlags(), "has sites, but lacks log_density, curvature, is_bound.*derivatives"),
-    "two parts": (Wrong(how="two"), r"sites\(y, mu, v\) must return l, w, b, each of shape \(28,\), got"),
+    "two parts": (
+        Wrong(how="two"),
+        r"sites\(y, mu, v\) must return l, w, b, each of shape \(28,\), got \[\(28,\), \(28,\)\]",
+    ),
+    "one array": (Wrong(how="one array"), r"must return l, w, b, each of shape \(28,\), got ndarray"),
     "a sum": (Wrong(how="total"), "must return l, w, b, each of shape"),
     "no names": (Wrong(how="no names"), r"must return softmargin.likelihoods.Sites\(l, w, b\)"),
     "not at zero": (Wrong(how="zero"), "w of sites.*must be finite, for variances of zero too"),
     "negative": (Wrong(how="negative"), "negative precision w at y=-1, mu=0.5, v=0"),
+    "of one label": (Wrong(how="of one label"), "negative precision w at y=1, mu=-30, v=0"),
+    "steep": (Steep(), r"slope of derivatives\(y, f\) must be finite"),
     "one node": (OneNode(), r"derivatives\(y, f\) must return value, slope, curvature, each of shape \(7, 2\)"),
     "nothing within": (Quadrature(Hinge()), r"Hinge\(\) has no derivatives"),
     "many classes": (Softmax(), "likelihood of one latent value.*multi_class says how"),
@@ -336,14 +352,37 @@ def test_sharp_losses_have_as_many_nodes_as_they_ask_for():
 
 def test_few_nodes_are_not_divided():
     mu, v = np.linspace(-2, 2, 9), np.full(9, 0.02)
-    six, twelve = (Quadrature(Logistic(), n).sites(np.ones(9), mu, v) for n in (24, 12))
-    assert_array_equal(six.l, twelve.l)
+    usual, twelve, six = (Quadrature(Logistic(), n).sites(np.ones(9), mu, v) for n in (24, 12, 6))
+    assert_array_equal(usual.l, six.l)
+    assert_array_equal(twelve.l, six.l)
 
 
 @pytest.mark.parametrize(("n", "message"), [(0, "integer >= 1"), (2.5, "integer >= 1"), (301, "at most 300, got 301")])
 def test_numbers_of_nodes_that_are_none(n, message):
     with pytest.raises(ValueError, match=f"n_nodes must be .*{message}"):
         Quadrature(Logistic(), n_nodes=n)
+
+
+@pytest.mark.parametrize("way", [lambda model: model, Taylor], ids=["nodes", "taylor"])
+def test_objects_are_asked_about_their_two_labels_and_no_others(way):
+    asked = set()
+
+    class Asked(Logistic):
+        def derivatives(self, y, f):
+            asked.update(np.ravel(y).tolist())
+            return super().derivatives(y, f)
+
+    given_likelihood(way(Asked()))
+    assert asked == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("length", [20, 80, 81, 200])
+def test_long_objects_are_shown_by_their_beginning(length):
+    text = "x" * (length - 2)  # and two quotes
+    with pytest.raises(ValueError, match="is none of these") as caught:
+        given_likelihood(text)
+    shown = repr(text) if length <= 80 else repr(text)[:77] + "..."
+    assert f"; {shown} is none" in str(caught.value)
 
 
 def test_objects_are_checked_once_and_returned():
