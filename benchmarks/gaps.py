@@ -17,7 +17,7 @@ of the sums that give the coefficients.
 
 Groups: `BayesianMixedSVC` with a random intercept, on pbcseq with its own gaps and on the tables of `grouped`, of whose
 entries 20 % are removed at random; rows of known groups and of new ones, differences with standard errors for which a
-group is one observation.  "plain link" is ``link="logistic"``.
+group is one observation.  "fitted link" is ``link="loo"``.
 
 Intervals: 60 rows, three normal columns with correlations of a half, coefficients from their prior N(0, 1) and labels
 from the logistic function, as in `coverage`; then 30 % of the entries are removed at random.
@@ -317,7 +317,7 @@ def why_table(every: list[TableWithGaps], n_splits: int, n_draws: int) -> None:
 def groups_table(folder: Path | None, quick: bool) -> None:
     every = {"pbcseq, real gaps": pbcseq_with_gaps} | TABLES
     ways: dict[str, dict[str, Any]] = {
-        "default": {}, "augmented": {"loss": "hinge-augmented", **PRIOR}, "plain link": {"link": "logistic"}
+        "default": {}, "augmented": {"loss": "hinge-augmented", **PRIOR}, "fitted link": {"link": "loo"}
     }  # fmt: skip
     rows = []
     for name, made in list(every.items())[: 1 if quick else None]:
@@ -329,7 +329,7 @@ def groups_table(folder: Path | None, quick: bool) -> None:
             others = [found[way].less(found["default"]) for way in list(ways)[1:]]
             differences = (f"{mean:+.4f} ({error:.4f})" for mean, error in others)
             rows.append([name, kind, f"{found['default'].values.mean():.4f}", *differences])
-    print_table(["table", "rows of", "log loss, default", "augmented less", "plain link less"], rows)
+    print_table(["table", "rows of", "log loss, default", "augmented less", "fitted link less"], rows)
 
 
 def _mixed(settings: dict[str, Any]) -> Callable[[Any, np.ndarray, np.ndarray], np.ndarray]:

@@ -15,7 +15,7 @@ of the visits, of other groups every third row, in turn.  *New groups*: five fol
 the log loss from that of the model in question come with standard errors for which a group is one observation.
 
 * kernel + groups: ``BayesianMixedSVC(kernel="rbf")``, the model in question; *tuned alone*: with the kernel that the
-  same model finds without groups; *default link*: with ``link="loo"``;
+  same model finds without groups; *fitted link*: with ``link="loo"``;
 * linear + groups: the same with ``kernel=None``;
 * kernel: `BayesianSVC` without groups;
 * GPBoost, linear: its generalised linear mixed model; with ``--trees``, which then take most of the time, its boosting
@@ -43,7 +43,7 @@ from common import arguments, print_table, report
 from grouped import KNOWN, NEW, TABLES, Grouped, losses
 from softmargin import BayesianMixedSVC, BayesianSVC
 
-KERNEL, ALONE, CALIBRATED = "kernel + groups", "tuned alone", "default link"
+KERNEL, ALONE, CALIBRATED = "kernel + groups", "tuned alone", "fitted link"
 LINEAR, NO_GROUPS = "linear + groups", "kernel"
 BOOST_LINEAR, BOOST_TREES = "GPBoost, linear", "GPBoost, trees"
 

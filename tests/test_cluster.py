@@ -108,7 +108,7 @@ def test_errors_reach_the_user():
         BayesianSVC().fit(da.from_array(X, chunks=(50, -1)), y)
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="column 1 has missing values"):
-        BayesianSVC().fit(*of_dask(X, y, 50))
+        BayesianSVC(kernel="matern").fit(*of_dask(X, y, 50))
     frame = dd.from_pandas(frame_of(*rows(200)), npartitions=2)
     with pytest.raises(ValueError, match="2 partitions and y has 4"):
         BayesianSVC().fit(frame[["a"]], frame["y"].repartition(npartitions=4))

@@ -202,3 +202,19 @@ def test_a_date_that_nobody_knows_is_named():
 def test_tables_of_any_size_are_known_again():
     frame = pd.DataFrame({"x": [9.9e110, 0.0, 1.0, 2.0]})
     sound(TableClassifier(BayesianSVC(random_state=0)), frame, np.array([0, 1, 0, 1]))
+
+
+def test_kernels_of_denormal_columns_in_single_precision():
+    least = np.finfo(np.float32).smallest_subnormal
+    sound(BayesianSVC(random_state=0), np.array([[least], [0.0]], dtype=np.float32), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("weight", [[2e-296, 2e-296], [2e-270, 0.03]])
+def test_particles_of_weights_that_single_precision_takes_for_nothing(weight):
+    model = BayesianKernelMachine(n_frequencies=16, n_particles=4, n_steps=20, inference="stein", random_state=0)
+    sound(model, np.array([[-87.0], [-12.0]]), np.array([0, 1]), sample_weight=np.array(weight))
+
+
+def test_effects_in_units_that_hardly_vary(rng):
+    X = np.column_stack([1e-200 * rng.normal(size=30), np.arange(30) % 5])
+    sound(BayesianMixedSVC(groups={1: [0]}, random_state=0), X, rng.integers(0, 2, 30))

@@ -131,6 +131,12 @@ def _tempered(belief: Belief, temperature: float) -> Belief:
     return from_natural(keep * precision + flat, keep * (precision @ belief.mean))
 
 
+def _total(weight: Array) -> Array:
+    """The sum of weights, which single precision may take for nothing."""
+    xp = namespace(weight)
+    return xp.clip(xp.sum(weight), float(xp.finfo(weight.dtype).smallest_normal))
+
+
 @dataclass
 class Machine:
     """The density of particles, its slopes by rows of a minibatch.  ``is_width`` says which log-parameters are those of
@@ -161,7 +167,7 @@ class Machine:
 
         parts = list(sweep(one_part, len(cuts), self.n_jobs))
         in_weights, in_theta = (xp.concat(part, axis=0) for part in zip(*parts, strict=True))
-        of_all = self.n_rows, xp.sum(weight), self.temperature
+        of_all = self.n_rows, _total(weight), self.temperature
         return self.frame.pulled(
             posterior_scores(-cloud.weights, in_weights, *of_all),
             posterior_scores(self._prior_slopes(cloud.theta), in_theta, *of_all),
@@ -181,7 +187,7 @@ class Machine:
             by_row = xp.reshape(self.likelihood.log_density(*self._flat(f, y)), f.shape[:2])
             total.append(by_row @ weight)
         prior = -0.5 * xp.sum(cloud.weights * cloud.weights, axis=(1, 2)) + self._log_prior(cloud.theta)
-        return posterior_scores(prior, xp.concat(total), self.n_rows, xp.sum(weight), self.temperature)
+        return posterior_scores(prior, xp.concat(total), self.n_rows, _total(weight), self.temperature)
 
     def _slopes(self, f: Array, y: Array, weight: Array) -> Array:
         g = score(self.likelihood, *self._flat(f, y))

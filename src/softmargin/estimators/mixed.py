@@ -337,7 +337,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.effect_names_ = {factor.name: factor.columns for factor in factors}
         self.effect_names_ |= {curve.name: (curve.name,) for curve in self._curves}
         units = map(self._units_of, factors)
-        in_units = [covariance / unit / unit[:, None] for covariance, unit in zip(population, units, strict=True)]
+        with np.errstate(over="ignore"):  # in units of columns that hardly vary there is no number for a variance
+            in_units = [covariance / unit / unit[:, None] for covariance, unit in zip(population, units, strict=True)]
         self.variance_components_ = dict(zip(self.effect_names_, (*in_units, *of_parts[:curves]), strict=True))
         self.fixed_names_ = self._fixed_names(self._grouped.n_fixed)
         self._keep_fixed(found, hyper)

@@ -106,11 +106,11 @@ class _Stationary(Kernel):
         xp = namespace(X)
         share = 2.0 ** -len(Z).bit_length()  # a power of two: sums do not overflow, and round as they always do
         center = xp.mean(share * Z, axis=0) / share
+        least = float(xp.finfo(X.dtype).smallest_normal)  # in single precision a length-scale may be 0
         with np.errstate(over="ignore"):  # what is too far for a number is clipped, what is too wide for one is flat
             # One number stays one: a device need not be brought it.
-            units: Any = (
-                self.length_scale if isinstance(self.length_scale, float) else like(np.asarray(self.length_scale), X)
-            )
+            one = isinstance(self.length_scale, float)
+            units: Any = max(self.length_scale, least) if one else like(np.maximum(self.length_scale, least), X)
             return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
 
 

@@ -31,6 +31,8 @@ _SUREST = 1e-12
 _SWEEPS, _STILL = 10, 1e-10
 #: So many deviations below its mean a normal distribution's tail is exponential.
 _FAR = 1e3
+#: Deviations whose square is still a number.
+_LARGEST = 1e150
 #: One column in so many, at least one, leaves before the weights are found again.
 _LEAVE_AT_ONCE = 50
 
@@ -222,7 +224,7 @@ def _two_sides(r: float, precision: float, sd: float) -> _Sides:
     r""":math:`\frac{1}{2\sigma} e^{-|v|/\sigma + r v - G v^2/2}`: with :math:`c_\pm = (\pm r - 1/\sigma)/\sqrt G`, the
     masses :math:`\frac{1}{2\sigma} \sqrt{2\pi/G}\; e^{c^2/2} \Phi(c)`."""
     scale = max(precision, 1e-300) ** -0.5  # of a column without entries nothing but the prior is known
-    centers = (r - 1 / sd) * scale, (-r - 1 / sd) * scale
+    centers = min((r - 1 / sd) * scale, _LARGEST), min((-r - 1 / sd) * scale, _LARGEST)
     constant = 0.5 * np.log(2 * np.pi) + np.log(scale / (2 * sd))
     right, left = (float(constant + _log_mass(c)) for c in centers)
     return _Sides((right, left), centers, scale)
