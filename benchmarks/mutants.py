@@ -1,4 +1,4 @@
-"""Claim: of 800 wrong signs, factors and indices in the mathematics, each breaks a test or has a reason not to.
+"""Claim: of all wrong signs, factors and indices in the mathematics, each breaks a test or has a reason not to.
 
 Each mutant is one change to the likelihoods, priors, kernels, rows, links, leave-one-out moments, engine, steps or
 Gaussian beliefs: a sign turned, a product made a quotient, a constant raised, a term dropped, an index or a slice moved
@@ -10,8 +10,8 @@ process forks, the function's code is replaced in memory (nothing on disk is tou
 line run, quickest first, until one fails or six seconds of them have passed.  A test that no longer ends has noticed
 too.  `JUSTIFIED` says of those that survive why they are right as well.
 
-The kept result is of ``--sample 800``.  With ``--keep FILE`` a later run asks only about mutants that are new, or that
-survived without a reason.
+With ``--keep FILE`` a later run asks only about mutants that are new, or that survived without a reason; so do runs of
+parts (``--module``, ``--only``) on several machines, whose files are put together.
 
     python benchmarks/mutants.py [--module loo.py] [--sample 800] [--keep FILE] [--quick]
 """

@@ -14,7 +14,7 @@ the very same from a second fit.  Any other table is refused by a ``ValueError``
 scikit-learn that names a column, row, class, label, weight or parameter.  What breaks this is cut down to as few rows,
 columns and settings as still break it in the same way, and printed.
 
-    python benchmarks/trouble.py [--n 10000] [--seed 0] [--minutes 600] [--journal FILE] [--quick]
+    python benchmarks/trouble.py [--n 10000] [--seed 0] [--minutes 600] [--jobs 1] [--journal FILE] [--quick]
 
 With a journal, a run goes on where the last one ended.
 """
@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,18 +168,19 @@ def one_line(model: Any) -> str:
 # The run ------------------------------------------------------------------------------------------
 
 
-def results(n: int, minutes: float, journal: Path | None, seed: int = 0) -> list[dict[str, Any]]:
-    """What became of batch after batch, in a process of its own, until there are enough tables or no time."""
+def results(n: int, minutes: float, journal: Path | None, seed: int = 0, jobs: int = 1) -> list[dict[str, Any]]:
+    """What became of batch after batch, in processes of their own, until there are enough tables or no time."""
     done = [json.loads(line) for line in journal.read_text().splitlines()] if journal and journal.exists() else []
     end = time.perf_counter() + 60 * minutes
-    with ProcessPoolExecutor(max_workers=1) as pool:
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
         while sum(sum(each["counts"].values()) for each in done) < n and time.perf_counter() < end:
             known = {words for each in done for words in each["failures"]}
-            found = pool.submit(tried, seed + len(done), min(BATCH, n), known).result()
-            done.append(json.loads(json.dumps(found)))
-            if journal is not None:
-                with journal.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
+            seeds = range(seed + len(done), seed + len(done) + jobs)
+            for found in pool.map(partial(tried, n=min(BATCH, n), known=known), seeds):
+                done.append(json.loads(json.dumps(found)))
+                if journal is not None:
+                    with journal.open("a") as file:
+                        file.write(json.dumps(found) + "\n")
     return done
 
 
@@ -187,10 +189,11 @@ def main() -> None:
         parser.add_argument("--n", type=int, default=N, help="how many tables")
         parser.add_argument("--minutes", type=float, default=600.0, help="no batch begins later than this")
         parser.add_argument("--seed", type=int, default=0, help="of the first batch of fifty")
+        parser.add_argument("--jobs", type=int, default=1, help="processes at once")
         parser.add_argument("--journal", type=Path, help="a file of what was found, to go on from")
 
     chosen = arguments(__doc__, extend)
-    done = results(N_QUICK if chosen.quick else chosen.n, chosen.minutes, chosen.journal, chosen.seed)
+    done = results(N_QUICK if chosen.quick else chosen.n, chosen.minutes, chosen.journal, chosen.seed, chosen.jobs)
     counts: Counter[str] = sum((Counter(each["counts"]) for each in done), Counter())
     models: Counter[str] = sum((Counter(each["models"]) for each in done), Counter())
     n, kinds = sum(counts.values()), Counter[str]()
