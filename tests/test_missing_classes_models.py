@@ -7,10 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC
-from softmargin.likelihoods import AugmentedHinge, JaakkolaJordan, OneVersusRest
 
-N, D, K = 24, 4, 3
-HINGE, JJ = OneVersusRest(AugmentedHinge()), OneVersusRest(JaakkolaJordan())
+K = 3
 
 
 @pytest.fixture(scope="module")
