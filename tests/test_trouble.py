@@ -218,3 +218,14 @@ def test_particles_of_weights_that_single_precision_takes_for_nothing(weight):
 def test_effects_in_units_that_hardly_vary(rng):
     X = np.column_stack([1e-200 * rng.normal(size=30), np.arange(30) % 5])
     sound(BayesianMixedSVC(groups={1: [0]}, random_state=0), X, rng.integers(0, 2, 30))
+
+
+def test_directions_of_particles_whose_squares_single_precision_cannot_hold():
+    X = np.array([[-60.0, 4.8e-8, 0.0], [93.0, 8.6e-9, 3.2e98]])
+    settings = {"n_frequencies": 16, "n_particles": 4, "n_steps": 20, "class_weight": {"no": 1e6}, "random_state": 0}
+    model = BayesianKernelMachine(**settings)
+    with watched() as seen:
+        for row, label in zip(X, ["no", "yes"], strict=True):
+            model.partial_fit(row[None, :], [label], classes=["no", "yes"])
+        check(model, Trouble(model, X, np.array(["no", "yes"]), None, X, False, False, ""))
+    check_warnings(seen)

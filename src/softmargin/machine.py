@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, as_float64, inverse_lower, like, namespace, replayed
+from .arrays import Array, as_float64, clipped, inverse_lower, like, namespace, replayed
 from .chunks import dense, sweep
 from .gaussian import Belief, class_parts, from_natural
 from .likelihoods import Likelihood, score
@@ -47,6 +47,8 @@ _NEAR = Fixed(0.5, longest=1.0, fall=50.0)
 _SHORTEST = 1e-3
 #: How often the log-density is looked at on the way.
 _LOOKS = 20
+#: Directions go no further, for their squares are numbers in single precision too.
+_FAR = 1e15
 
 
 class Frame(NamedTuple):
@@ -267,7 +269,8 @@ def travel(
                 monitor.record(float(namespace(densities).mean(densities)), accepted=True, phase="particles")
             if count == 0:
                 directions = replayed(partial(machine.direction, kernel), state.particles, *batch)
-            state = journey.rule(count).advance(state, directions(state.particles, *batch))
+            direction = clipped(directions(state.particles, *batch), -_FAR, _FAR)
+            state = journey.rule(count).advance(state, direction)
     except KeyboardInterrupt:
         return Arrival(state, "interrupt")
     finally:
