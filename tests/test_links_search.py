@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from softmargin import links
@@ -17,6 +18,57 @@ def test_a_search_that_has_not_come_to_rest_ends_where_it_is():
     start = np.array([1e7, 0.0])  # more than all steps together can go
     end = links._least(loss, start)
     assert 1e6 < end[0] < start[0]
+
+
+def _drawn(seed, n_classes=2):
+    rng = np.random.default_rng(seed)
+    size = 300 if n_classes == 2 else (300, n_classes)
+    mu, v = 3 * rng.normal(size=size), rng.uniform(0.1, 2, size=size)
+    noisy = mu + rng.logistic(size=size)
+    y = np.sign(noisy) if n_classes == 2 else noisy.argmax(axis=1).astype(float)
+    return mu, v, y, rng.uniform(0.5, 2, size=300)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_newtons_steps_end_where_a_trust_region_does(seed):
+    mu, v, y, weight = _drawn(seed)
+    rows = mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum())
+
+    def loss(x):
+        return links._link_loss(x, *rows)
+
+    wanted = links._trusted(loss, links._PRIOR_MEAN)
+    start = wanted + np.array([0.05, -0.02, 0.1])
+    end = links._newton(loss, start, loss(start))
+    assert end is not None
+    assert_allclose(end, wanted, rtol=0, atol=1e-10)
+
+
+def test_newtons_steps_are_given_up_where_they_are_long_or_disappoint():
+    def flat(x):  # the logarithm of a quartic: from afar Newton's step goes the wrong way
+        return np.log1p(x[0] ** 4), np.array([4 * x[0] ** 3 / (1 + x[0] ** 4)]), np.array([[-1.0]])
+
+    def steep(x):
+        return float(np.cosh(x[0])), np.array([np.sinh(x[0])]), np.array([[0.1]])
+
+    def far(x):
+        return float((x[0] - 9) ** 2), np.array([2 * (x[0] - 9)]), np.array([[2.0]])
+
+    for loss in (flat, steep, far):
+        assert links._newton(loss, np.array([1.0]), loss(np.array([1.0]))) is None
+        assert np.isfinite(links._least(loss, np.array([1.0]))).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_where_a_search_begins_does_not_tell_in_its_link(n_classes):
+    rows = _drawn(7, n_classes)
+    fit = links.fit_logistic_link if n_classes == 2 else links.fit_softmax_link
+    plain = links.LogisticLink() if n_classes == 2 else links.SoftmaxLink()
+    found = fit(*rows)
+    for near in (plain, found, found._replace(slope=3 * found.slope)):
+        again = fit(*rows, near=near)
+        for one, other in zip(found, again, strict=True):
+            assert_allclose(one, other, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("seed", [0, 4])

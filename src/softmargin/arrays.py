@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import array_api_compat.numpy
 import numpy as np
 import scipy.linalg
 import scipy.special
@@ -35,6 +36,8 @@ class NotPositiveDefiniteError(ValueError):
 
 def namespace(*arrays: Array) -> Any:
     """The array namespace shared by ``arrays``; plain numbers are ignored."""
+    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:  # asked for many times in a pass over a few rows
+        return array_api_compat.numpy
     return array_namespace(*(a for a in arrays if not isinstance(a, (int, float))))
 
 
@@ -148,10 +151,19 @@ def cholesky(A: Array) -> Array:
     """The lower Cholesky factor of ``A``, or `NotPositiveDefiniteError`."""
     try:
         if is_numpy_array(A):
-            return scipy.linalg.cholesky(A, lower=True)
+            return _factor(A)
         L = namespace(A).linalg.cholesky(A)
     except (np.linalg.LinAlgError, RuntimeError, ValueError) as error:
         raise NotPositiveDefiniteError(str(error)) from error
+    return L
+
+
+def _factor(A: np.ndarray) -> np.ndarray:
+    """What `scipy.linalg.cholesky` does, without its checks, which take longer than a small matrix."""
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+    L, info = potrf(A, lower=1, clean=1)
+    if info or not math.isfinite(np.sum(np.diagonal(L))):  # whatever is no number reaches the diagonal
+        raise np.linalg.LinAlgError(f"the leading minor of order {info} is not positive")
     return L
 
 

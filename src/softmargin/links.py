@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, logsumexp, softmax
 
@@ -27,6 +28,8 @@ _PRIOR_SD = np.array([0.5, 0.5, 1.0])
 _HUGE = 100.0
 #: The longest last step of a link that has come to rest, and the most steps on the way there.
 _LAST_STEP, _MOST_STEPS = 1e-6, 50
+#: Newton's steps are taken as they are while they are no longer than this and bring this share of what they promise.
+_TRUSTED, _KEPT_PROMISE = 1.0, 0.25
 #: No class is less likely than this under the probit link, whose quadrature knows no smaller numbers.
 _LEAST_PROBABILITY = 1e-15
 #: Scores this near zero are ties: their two probabilities round to the same number.
@@ -117,49 +120,88 @@ def log_losses(score: np.ndarray, y: np.ndarray) -> np.ndarray:
     return logsumexp(score, axis=1) - score[np.arange(len(y)), y.astype(int)]
 
 
-def fit_logistic_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> LogisticLink:
+def fit_logistic_link(
+    mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray, near: LogisticLink | None = None
+) -> LogisticLink:
     r"""The link of least weighted log loss, held by a weak prior of its three parameters.
 
     The damping is fitted beside the slope: tied to it as :math:`\kappa = \pi s^2 / 8`, scores could never exceed
     :math:`\mu / \sqrt{\pi v / 8}`, and the hinge leaves ``v`` large wherever rows lie beyond the margin.
 
-    The loss is averaged, so that the tolerance means the same for ten rows and ten million.
+    The loss is averaged, so that the tolerance means the same for ten rows and ten million.  The search may begin at a
+    link that is ``near``, if that is better than the prior's.
     """
     rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
-    best = _least(lambda x: _link_loss(x, *rows), _PRIOR_MEAN)
+    starts = [_PRIOR_MEAN]
+    if near is not None:
+        starts.append(np.array([math.log(near.slope), near.offset, math.log(near.damping)]))
+    best = _least(lambda x: _link_loss(x, *rows), *starts)
     return LogisticLink(float(np.exp(best[0])), float(best[1]), float(np.exp(best[2])))
 
 
-def fit_softmax_link(mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray) -> SoftmaxLink:
+def fit_softmax_link(
+    mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray, near: SoftmaxLink | None = None
+) -> SoftmaxLink:
     """The same for more than two classes, with an offset for each."""
     rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
-
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        return _softmax_link_loss(x, *rows)
-
     start = np.concatenate([_PRIOR_MEAN[[0, 2]], np.zeros(mu.shape[1])])
     # The loss of rows that are wrong by a huge score tells nothing of offsets: begin at a common one if that is better.
     away = rows[3] @ np.abs(mu - mu.mean(axis=1, keepdims=True)).mean(axis=1)
     common = start - math.log(max(1.0, away / _HUGE)) * (np.arange(len(start)) == 0)
-    best = _least(loss, min(start, common, key=lambda x: loss(x)[0]))
+    starts = [start, common]
+    if near is not None:
+        offset = np.broadcast_to(near.offset, mu.shape[1])
+        starts.append(np.array([math.log(near.slope), math.log(near.damping), *offset]))
+    best = _least(lambda x: _softmax_link_loss(x, *rows), *starts)
     return SoftmaxLink(float(np.exp(best[0])), best[2:], float(np.exp(best[1])))
 
 
-Loss = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+Derivatives = tuple[float, np.ndarray, np.ndarray]
+Loss = Callable[[np.ndarray], Derivatives]
 
 
-def _least(loss: Loss, start: np.ndarray) -> np.ndarray:
-    """Where a loss is least, from its value, slopes and second derivatives."""
+def _least(loss: Loss, *starts: np.ndarray) -> np.ndarray:
+    """Where a loss is least, from its value, slopes and second derivatives, beginning at the best of some places."""
+    begun = [(x, loss(x)) for x in starts]
+    start, at_start = min(begun, key=lambda place: place[1][0])
+    best = _newton(loss, start, at_start)
+    return _trusted(loss, start) if best is None else best
 
-    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope, _ = loss(x)
-        return value, slope
+
+def _newton(loss: Loss, x: np.ndarray, at_x: Derivatives) -> np.ndarray | None:
+    """Where Newton's steps come to rest, or None once one of them is too long or disappoints.
+
+    Up to there a trust region would take the same steps, of which this spares the overhead.
+    """
+    for _ in range(_MOST_STEPS):
+        value, slope, curvature = at_x
+        try:
+            step = scipy.linalg.cho_solve(scipy.linalg.cho_factor(curvature), slope)
+        except (np.linalg.LinAlgError, ValueError):  # not convex there, or no number
+            return None
+        # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells what is beyond.
+        if np.max(np.abs(step)) < _LAST_STEP:
+            return x - step
+        x = x - step
+        at_x = loss(x)
+        if not (step @ step <= _TRUSTED**2 and value - at_x[0] >= _KEPT_PROMISE * (slope @ step) / 2):
+            return None
+    return None
+
+
+def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
+    """Where a loss is least, by steps in a region in which its second derivatives are trusted."""
+    latest: list[Any] = [None, None]
+
+    def at(x: np.ndarray) -> Derivatives:
+        if latest[0] is None or not np.array_equal(x, latest[0]):  # value and curvature are asked for one by one
+            latest[:] = x.copy(), loss(x)
+        return latest[1]
 
     options = {"gtol": 1e-12, "maxiter": _MOST_STEPS}
     best = minimize(
-        value_and_slope, start, jac=True, hess=lambda x: loss(x)[2], method="trust-exact", options=options
+        lambda x: at(x)[:2], start, jac=True, hess=lambda x: at(x)[2], method="trust-exact", options=options
     ).x
-    # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells the digits beyond.
     _, slope, curvature = loss(best)
     step = np.linalg.solve(curvature, slope)
     return best - step if np.max(np.abs(step)) < _LAST_STEP else best
@@ -174,9 +216,11 @@ def _link_loss(
     share = kappa * v * shrink**2
     signal, score = s * mu * shrink, (s * mu + c) * shrink
     slopes = np.stack([signal, shrink, -0.5 * score * share])
-    miss = expit(-y * score)
+    margin = y * score
+    tail = np.exp(-np.abs(margin))  # one exponential for the loss and its slope
+    miss = np.where(margin > 0, tail, 1.0) / (1 + tail)
     away = (x - _PRIOR_MEAN) / _PRIOR_SD
-    loss = weight @ np.logaddexp(0, -y * score) + prior_weight * 0.5 * away @ away
+    loss = weight @ (np.log1p(tail) - np.minimum(margin, 0.0)) + prior_weight * 0.5 * away @ away
     pull = -weight * y * miss
     gradient = slopes @ pull + prior_weight * away / _PRIOR_SD
     bend = np.zeros((3, 3))  # the score's own second derivatives, summed against the pull

@@ -39,8 +39,8 @@ import numpy as np
 from .arrays import Array, combined, namespace, to_numpy
 from .chunks import sweep
 from .engine import Problem
-from .gaussian import Belief
-from .links import Link, fit_logistic_link, fit_softmax_link, log_losses
+from .gaussian import Belief, ClassBelief
+from .links import Link, LogisticLink, SoftmaxLink, fit_logistic_link, fit_softmax_link, log_losses
 from .loo import left_out, thinned
 from .monitor import Monitor
 from .priors import Classwise, Prior
@@ -81,9 +81,11 @@ class Record(NamedTuple):
         some = Record(*(part[scattered(len(self.y), at_most)] for part in self))
         return some._replace(weight=some.weight * (self.weight.sum() / max(some.weight.sum(), 1e-300)))
 
-    def link(self) -> Link:
-        """The link of least log loss on these rows."""
-        return fit_logistic_link(*self) if self.mu.ndim == 1 else fit_softmax_link(*self)
+    def link(self, near: Link | None = None) -> Link:
+        """The link of least log loss on these rows; the search may begin at one that is near."""
+        if self.mu.ndim == 1:
+            return fit_logistic_link(*self, near if isinstance(near, LogisticLink) else None)
+        return fit_softmax_link(*self, near if isinstance(near, SoftmaxLink) else None)
 
     def losses(self, link: Link) -> np.ndarray:
         """The log loss of each row."""
@@ -128,14 +130,16 @@ class Past(NamedTuple):
 
     prior: Prior
     natural: Natural
+    belief: Belief
     least: float
     is_plain = True
     is_gaussian = True
 
     @classmethod
-    def of(cls, prior: Prior, natural: Natural, belief: Belief) -> Past:
-        """The past whose rows have these sums; ``belief`` is near the one they imply."""
-        return cls(prior, natural, float(_divergence(prior, natural, prior.update(*natural, belief))))
+    def of(cls, prior: Prior, natural: Natural, near: Belief | None) -> Past:
+        """The past whose rows have these sums; a belief ``near`` the one they imply saves some of the way to it."""
+        belief = prior.update(*natural, near)
+        return cls(prior, natural, belief, float(_divergence(prior, natural, belief)))
 
     def start(self, reference: Array) -> tuple[Any, Array]:
         G, h = combined(self.natural, -1, self.natural)
@@ -173,12 +177,15 @@ class Past(NamedTuple):
         return combined(self.natural, 1, Natural(G, h))
 
 
-def _past(prior: Prior, natural: Natural, belief: Any) -> Any:
-    """The past as a prior: for many classes one for each, for what rows said of one class is a Gaussian of its own."""
+def _past(prior: Prior, natural: Natural, near: Any) -> tuple[Any, Any]:
+    """The past as a prior, and the belief that it implies; for many classes one for each, for what rows said of one
+    class is a Gaussian of its own."""
     if not isinstance(prior, Classwise):
-        return Past.of(prior, natural, belief)
-    every = zip(prior.priors, natural.G, natural.h, belief.parts, strict=True)
-    return Classwise(tuple(Past.of(own, Natural(G, h), part) for own, G, h, part in every))
+        past = Past.of(prior, natural, near)
+        return past, past.belief
+    every = zip(prior.priors, natural.G, natural.h, near.parts, strict=True)
+    pasts = tuple(Past.of(own, Natural(G, h), part) for own, G, h, part in every)
+    return Classwise(pasts), ClassBelief(tuple(past.belief for past in pasts))
 
 
 def _divergence(prior: Prior, natural: Natural, belief: Belief) -> Array:
@@ -217,8 +224,8 @@ def absorb(
         natural = _remembered(problem, ascent)
     else:
         kept = combined(stream.natural, keep - 1, stream.natural)
-        past = _past(problem.prior, kept, stream.belief)
-        ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor)
+        past, before = _past(problem.prior, kept, stream.belief)
+        ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor, before=before)
         natural = combined(kept, 1, _remembered(problem, ascent))
     belief, weight = ascent.point.belief, float(ascent.point.stats.n)
     labels = np.unique(to_numpy(problem.table.y))

@@ -62,9 +62,8 @@ def n_threads(n_jobs: int | None) -> int:
     """``n_jobs`` as a count: -1 is all cores, -2 all but one; None as many as BLAS may use, so that jobs within jobs
     do not crowd the machine."""
     if n_jobs is None:
-        return max(
-            (library["num_threads"] for library in _blas().info() if library["user_api"] == "blas"), default=cpu_count()
-        )
+        allowed = [library["num_threads"] for library in _blas().info() if library["user_api"] == "blas"]
+        return max(allowed) if allowed else cpu_count()  # counting cores reads files
     return max(1, cpu_count() + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 

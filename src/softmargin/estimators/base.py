@@ -326,11 +326,13 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             return "hinge-augmented"
         return "hinge" if gaussian else "logistic-jj"
 
-    def _fit_link(self, record: Record, n_classes: int = 2, loss: Any = "hinge") -> tuple[Link, float | None]:
+    def _fit_link(
+        self, record: Record, n_classes: int = 2, loss: Any = "hinge", near: Link | None = None
+    ) -> tuple[Link, float | None]:
         """The link, and the log loss of the rows that were left out, if any: NaN if none can be."""
         word = word_of(loss, n_classes) if self.link == "auto" else self.link
         plain = LogisticLink() if n_classes == 2 else SoftmaxLink()
-        link = record.link() if word == "loo" else ProbitLink(many=n_classes > 2) if word == "probit" else plain
+        link = record.link(near) if word == "loo" else ProbitLink(many=n_classes > 2) if word == "probit" else plain
         return link, record.log_loss(link) if self.link in ("loo", "auto") else None
 
     def _keep(self, found: Found) -> None:

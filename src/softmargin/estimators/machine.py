@@ -357,7 +357,7 @@ class BayesianKernelMachine(TunedClassifier):
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31) ^ stream.state.count)
         rows = LabelledRows(*data[:4])
         state, reason = self._travelled(stream.machine, rows, stream.state, journey, rng, monitor)
-        link, log_loss = self._fit_link(stream.record, data.n_classes)
+        link, log_loss = self._fit_link(stream.record, data.n_classes, near=self.link_)
         table = Table.of(data.X, data.y, data.weight, self.rows_.width)
         problem: Any = Problem(table, self.rows_, stream.machine.likelihood, self._weight_prior)
         point: Any = Point(None, None, None, self.bound_)  # type: ignore[arg-type]

@@ -40,7 +40,9 @@ class OneClassMachine(BayesianSVC):
     def _weighed(self, X: Any, y: np.ndarray, copies: np.ndarray, classes: Any = None, factor: Any = None) -> Data:
         return super()._weighed(X, y, copies, np.array([-1, 1]), factor)
 
-    def _fit_link(self, record: Record, n_classes: int = 2, loss: Any = "hinge") -> tuple[Link, float | None]:
+    def _fit_link(
+        self, record: Record, n_classes: int = 2, loss: Any = "hinge", near: Link | None = None
+    ) -> tuple[Link, float | None]:
         return LogisticLink(), None
 
     def _keep(self, found: Found) -> None:

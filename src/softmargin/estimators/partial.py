@@ -99,7 +99,7 @@ class StreamingClassifier(BayesianClassifier):
                 max_passes=self.max_iter,
                 monitor=monitor,
             )
-            link, log_loss = self._fit_link(stream.record, data.n_classes)
+            link, log_loss = self._fit_link(stream.record, data.n_classes, near=getattr(self, "link_", None))
         totals = data.class_totals if first else data.class_totals + (1 - self.forgetting) * self._class_totals
         return Found(data, parts, problem, Inferred(ascent), stream, monitor, link, log_loss, totals)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import device, is_numpy_array
 
 from ..arrays import Array, cholesky, namespace
 from ..gaussian import Belief, from_natural, kl
@@ -104,4 +104,8 @@ def in_place_of(precision: np.ndarray, reference: Array) -> Array:
 def plus(G: Array, precision: np.ndarray) -> Array:
     """``G + P`` for a precision that is a diagonal or a matrix."""
     own = in_place_of(precision, G)
+    if own.ndim == 1 and is_numpy_array(G):
+        total = G.astype(np.float64)
+        total.reshape(-1)[:: len(own) + 1] += own
+        return total
     return G + (namespace(G).eye(len(own), dtype=own.dtype, device=device(own)) * own if own.ndim == 1 else own)

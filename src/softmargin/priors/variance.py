@@ -145,11 +145,12 @@ class VarianceComponents(NamedTuple):
         self, mean: np.ndarray, variances: np.ndarray, before: InverseGamma | None = None, leap: bool = False
     ) -> InverseGamma:
         """The belief that the weights imply; leaping, MacKay's next step from the one before."""
-        shape, rate = self.shape + self._sizes / 2, self.rate + self._sums(np.minimum(np.abs(mean), _FAR) ** 2) / 2
+        sizes = self._sizes
+        shape, rate = self.shape + sizes / 2, self.rate + self._sums(np.minimum(np.abs(mean), _FAR) ** 2) / 2
         undetermined = self._sums(variances)
         if not leap or before is None:
             return InverseGamma(shape, rate + undetermined / 2)
-        determined = np.maximum(self._sizes - before.mean_precision * undetermined, 0)
+        determined = np.maximum(sizes - before.mean_precision * undetermined, 0)
         return InverseGamma(shape, shape * rate / (self.shape + determined / 2))
 
     def effective(self, belief: Belief) -> Belief:
@@ -181,12 +182,11 @@ class VarianceComponents(NamedTuple):
 
     @property
     def _sizes(self) -> np.ndarray:
-        return self._sums(np.ones(len(self.group)))
+        return np.bincount(self.group + 1)[1:].astype(float)
 
     def _sums(self, per_weight: np.ndarray) -> np.ndarray:
         """The sum over each component's weights."""
-        member = self.group >= 0
-        return np.bincount(self.group[member], weights=per_weight[member], minlength=self.n_components)
+        return np.bincount(self.group + 1, weights=per_weight)[1:]  # the first are those of weights outside
 
     def _spread(self, per_component: np.ndarray, loose: float | None = None) -> np.ndarray:
         """A value for each weight from a value for each component."""
