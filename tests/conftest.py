@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
+from softmargin.chunks import survey
 from softmargin.engine import Problem
 
 pytest.register_assert_rewrite("contracts")
@@ -67,3 +68,10 @@ def interrupt_pass(monkeypatch):
         monkeypatch.setattr(Problem, "stats", interrupted)
 
     return at
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Samples of a thousand rows, so that a few thousand are too many for memory."""
+    monkeypatch.setattr(survey, "MOST_ROWS", 1000)
+    monkeypatch.setattr(survey, "_LEAST_ROWS", 10)

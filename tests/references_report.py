@@ -1,12 +1,17 @@
-"""A reader of reports that knows nothing of how they are made, and a classifier that says what it is told."""
+"""A reader of reports that knows nothing of how they are made, and classifiers to report on."""
 
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_breast_cancer
+
+from softmargin import BayesianSVC
 
 VOID = {"meta", "br"}
+#: Captions of tables.
+MEASURES, CONFUSION = "Measures of the probabilities", "Confusion matrix"
 HOSTILE = [
     "</script><script>document.title='owned'</script>",
     '"><img src=x onerror="document.title=\'owned\'">',
@@ -103,3 +108,14 @@ def frame_of(names, columns):
 def number(text):
     """A number as a report writes it."""
     return float(text.replace("\N{MINUS SIGN}", "-").replace(",", "").replace("\N{NO-BREAK SPACE}%", "").split(" ")[0])
+
+
+def some_tumours():
+    """Four columns of scikit-learn's table: rows and labels to fit, rows and labels to report on."""
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X, y = X.iloc[:, [0, 1, 6, 20]], y.map({0: "malignant", 1: "benign"})
+    return X[::2], y[::2], X[1::2], y[1::2]
+
+
+def fitted_svc(tumours):
+    return BayesianSVC(random_state=0, n_inducing=30).fit(*tumours[:2])

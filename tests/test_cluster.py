@@ -15,7 +15,6 @@ from dask.distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 
 from softmargin import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, chunks
-from softmargin.chunks import survey
 from softmargin.chunks.cluster import Partitions
 from test_sources import rows, same_model
 
@@ -23,9 +22,7 @@ N_ROWS = 6000
 
 
 @pytest.fixture(autouse=True)
-def small_samples(monkeypatch):
-    monkeypatch.setattr(survey, "MOST_ROWS", 1000)
-    monkeypatch.setattr(survey, "_LEAST_ROWS", 10)
+def nothing_in_parallel(small_samples):
     with dask.config.set(scheduler="synchronous"):
         yield
 

@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from softmargin import BayesianGPC, BayesianLinearSVC, BayesianSVC, chunks
-from softmargin.chunks import Table, survey
+from softmargin.chunks import Table
 from softmargin.devices import Pinned, Place, on_host, placed
 from softmargin.engine import Problem
 from softmargin.kernels import RBF
@@ -104,10 +104,9 @@ def test_sums_over_what_is_sent_are_those_over_what_is_there(device):
             assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.usefixtures("small_samples")
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_sources_are_sent(n_classes, device, monkeypatch):
-    monkeypatch.setattr(survey, "MOST_ROWS", 1000)
-    monkeypatch.setattr(survey, "_LEAST_ROWS", 10)
+def test_sources_are_sent(n_classes, device):
     X, y = rows(6000, n_classes)
     weight = np.random.default_rng(0).uniform(0.5, 1.5, 6000)
     batches = in_batches(X, y, 900, weight)

@@ -10,18 +10,11 @@ import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, chunks
-from softmargin.chunks import survey
 from softmargin.chunks.survey import Checked, Reservoir, Totals
 from softmargin.features import FourierFeatures
 from test_sources import in_batches, rows
 
 NAMES = ["a", "b", "c"]
-
-
-@pytest.fixture
-def small_samples(monkeypatch):
-    monkeypatch.setattr(survey, "MOST_ROWS", 1000)
-    monkeypatch.setattr(survey, "_LEAST_ROWS", 10)
 
 
 def labelled(*kinds):
