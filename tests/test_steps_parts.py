@@ -62,6 +62,31 @@ def test_extrapolation_of_points_that_do_not_move_is_a_plain_step():
     assert_allclose(h, point.image.h)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_extrapolation_does_not_depend_on_units_whose_squares_are_no_numbers(unit):
+    prior, belief = Ridge.isotropic(2), contracts.random_belief(2)
+    residuals = np.array([[1.0, 2.0], [-0.5, 0.3], [2.0, -1.0]])
+    points = [
+        Point(Natural(np.eye(2), unit * k * np.ones(2)), belief, Stats(np.eye(2), unit * (k + residual), 0.0, 1.0), 0.0)
+        for k, residual in enumerate(residuals)
+    ]
+    changes = np.diff(residuals, axis=0)
+    gamma = np.linalg.solve(changes @ changes.T, changes @ residuals[-1])  # two changes in a plane leave nothing
+    wanted = 2 - gamma.sum()
+    assert_allclose(extrapolate(points, prior).h / unit, [wanted, wanted], rtol=1e-8)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_points_that_are_no_numbers_are_not_combined(value, capfd):
+    belief = contracts.random_belief(2)
+    far = Point(Natural(np.eye(2), np.ones(2)), belief, Stats(np.eye(2), np.array([1.0, value]), 0.0, 1.0), 0.0)
+    last = far._replace(stats=Stats(2 * np.eye(2), np.zeros(2), 0.0, 1.0))
+    G, h = extrapolate([far, far, last], Ridge.isotropic(2), 0.5)
+    assert_allclose(G, 1.5 * np.eye(2))
+    assert_allclose(h, [0.5, 0.5])
+    assert capfd.readouterr() == ("", "")  # LAPACK would tell of it
+
+
 @pytest.mark.parametrize(("ascending", "share"), [(True, 0.5), (False, 0.25)])
 def test_what_is_to_come_does_not_depend_on_the_length_of_the_last_step(ascending, share):
     # Half a step gains half of what a whole one does; a mean goes half the way, a quarter of it squared.

@@ -99,10 +99,16 @@ def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Nat
     With residuals :math:`f_k = g_k - \theta_k` (image less natural parameters), find the
     :math:`\gamma` that minimises :math:`|f_k - \sum_j \gamma_j (f_{j+1} - f_j)|`, take the same combination of the
     :math:`\theta` and of the :math:`g`, and step from the first towards the second.  A ridge of 1e-12 keeps
-    differences of steps that are nearly parallel from being followed for their rounding errors.
+    differences of steps that are nearly parallel from being followed for their rounding errors.  No unit of the
+    residuals changes :math:`\gamma`, so they are in one in which their squares are numbers; if there is none, no step
+    is combined with others.
     """
     last = points[-1]
     residuals = [prior.felt(last.belief, *combined(point.image, -1, point.natural)) for point in points]
+    largest = np.max([np.max(np.abs(residual), initial=0.0) for residual in residuals])
+    if not np.isfinite(largest):
+        return last.towards_image(rate)
+    residuals = [np.ldexp(residual, -np.frexp(largest)[1]) for residual in residuals]
     changes = [after - before for before, after in pairwise(residuals)]
     gram = np.array([[one @ other for other in changes] for one in changes])
     ridge = 1e-12 * np.trace(gram) * np.eye(len(gram))
