@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -55,6 +56,11 @@ def standardised(X: np.ndarray, reference: np.ndarray | None = None) -> np.ndarr
     reference = X if reference is None else reference
     sd = reference.std(axis=0)
     return (X - reference.mean(axis=0)) / np.where(sd > 0, sd, 1.0)
+
+
+def n_cores() -> int:
+    """The cores that this process may use: so many fits are made at once, each on one of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from common import arguments, print_table, report, timed
+from common import arguments, n_cores, print_table, report, timed
 from softmargin import BayesianLinearSVC
 
 N_ROWS, N_TABLES, N_DESIGNS, N_PRIOR = 60, 800, 20, 100_000
@@ -143,7 +143,7 @@ def main() -> None:
     n_tables = 5 if args.quick else N_TABLES // N_DESIGNS
     value, advice, ok = {}, [], True
     for loss, methods in METHODS.items():
-        parts: Any = Parallel(n_jobs=2)(delayed(of_design)(loss, n_tables, seed) for seed in range(n_designs))
+        parts: Any = Parallel(n_jobs=n_cores())(delayed(of_design)(loss, n_tables, seed) for seed in range(n_designs))
         of_tables = [intervals for part in parts for intervals in part]
         found = {name: Coverage.of([one[k] for one in of_tables]) for k, name in enumerate(methods)}
         rows = [

@@ -39,7 +39,7 @@ from joblib import Parallel, delayed
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from common import Split, arguments, load, print_table, report, save_picture, split, standardised, timed
+from common import Split, arguments, load, n_cores, print_table, report, save_picture, split, standardised, timed
 from rivals import OFFSET, SVGP, VARIANCE
 from softmargin.kernels import RBF, Constant
 
@@ -351,7 +351,7 @@ def main() -> None:
     numbers = range(1 if args.quick else args.splits)
     # The longest first.
     tasks = [(name, number) for name in sorted(names, key=lambda name: -CASES[name].seconds) for number in numbers]
-    done: Any = Parallel(n_jobs=2)(delayed(curves)(args.data, *task, args.quick) for task in tasks)
+    done: Any = Parallel(n_jobs=n_cores())(delayed(curves)(args.data, *task, args.quick) for task in tasks)
     by_task = dict(zip(tasks, done, strict=True))
     results = {}
     for name in names:

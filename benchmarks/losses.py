@@ -42,7 +42,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedShuffleSplit
 from threadpoolctl import threadpool_limits
 
-from common import Split, arguments, print_table, report, standardised
+from common import Split, arguments, n_cores, print_table, report, standardised
 from pmlb import FEW, LEAST_PROBABILITY, SOME, Cache, Cell, folds, load_table, table_names
 from softmargin import BayesianLinearSVC, BayesianSVC
 from softmargin.metrics import expected_calibration_error
@@ -226,7 +226,7 @@ def marks_of(model: Any, rows: Split) -> tuple[Marks, dict[str, np.ndarray]]:
 
 
 def compute(folder: Path, tables: Sequence[str], cache: Contests, one: bool) -> dict[str, list[Any]]:
-    """What is missing, the greatest first, in two processes; returns rows, columns, classes, rows fitted, splits, and
+    """What is missing, the greatest first, on all cores; returns rows, columns, classes, rows fitted, splits, and
     how even classes are."""
     facts: dict[str, list[Any]] = {}
     for table in tables:
@@ -236,7 +236,7 @@ def compute(folder: Path, tables: Sequence[str], cache: Contests, one: bool) -> 
         facts[table] = [*X.shape, len(share), len(parts[0][0]), 1 if one else len(parts), even]
     largest = sorted(tables, key=lambda table: -facts[table][2] * facts[table][3])
     cells = [Cell(table, fold, how) for table in largest for how in LOSSES for fold in range(facts[table][4])]
-    parallel: Any = Parallel(n_jobs=2, return_as="generator_unordered")
+    parallel: Any = Parallel(n_jobs=n_cores(), return_as="generator_unordered")
     todo = (delayed(contest_of)(folder, cell) for cell in cells if cell not in cache.scores)
     for cell, contest, failure in parallel(todo):
         if contest is None:

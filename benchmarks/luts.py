@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from common import print_table, timed
+from common import n_cores, print_table, timed
 
 #: Turns of a chain that are thrown away, and draws that are kept.
 CHAIN: dict[str, Any] = {"inference": "gibbs", "warm_up": 5000, "n_draws": 5000, "n_chains": 1}
@@ -119,9 +119,9 @@ Trial = Callable[[int, str], tuple[float, float]]
 
 
 def scores(trial: Trial, replicates: Mapping[str, int]) -> dict[str, Scores]:
-    """All methods on as many replicates as each is given, in two processes of one thread each."""
+    """All methods on as many replicates as each is given, a process of one thread on each core."""
     tasks = [(r, [name for name, n in replicates.items() if r < n]) for r in range(max(replicates.values()))]
-    parts: Any = Parallel(n_jobs=2)(delayed(_replicate)(trial, *task) for task in tasks)
+    parts: Any = Parallel(n_jobs=n_cores())(delayed(_replicate)(trial, *task) for task in tasks)
     found = {}
     for name in replicates:
         seen = np.array([part[name] for part in parts if name in part])

@@ -29,7 +29,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from common import arguments, print_table, report, standardised
+from common import arguments, n_cores, print_table, report, standardised
 from pmlb import load_table
 from softmargin import BayesianSVC
 
@@ -94,7 +94,7 @@ def main() -> None:
         for name, number in sets.items()
         for parts in StratifiedShuffleSplit(number, test_size=0.2, random_state=0).split(*tables[name])
     ]
-    runs: Any = Parallel(n_jobs=2)(delayed(one_split)(*tables[name], *parts) for name, *parts in tasks)
+    runs: Any = Parallel(n_jobs=n_cores())(delayed(one_split)(*tables[name], *parts) for name, *parts in tasks)
     value, ok = {}, True
     for name in sets:
         mine = [run for (table, *_), run in zip(tasks, runs, strict=True) if table == name]

@@ -28,7 +28,7 @@ from joblib import Parallel, delayed
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from common import Quality, arguments, load, print_table, quality, report, timed
+from common import Quality, arguments, load, n_cores, print_table, quality, report, timed
 from rivals import GPC, calibrated_svc, platt_svc
 from softmargin import BayesianSVC
 
@@ -122,14 +122,14 @@ def one_fold(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, 
 
 
 def on_table(folder: Path | None, table: str, quick: bool) -> Scores:
-    """The folds of a table, in two processes."""
+    """The folds of a table, on all cores."""
     X, y = load(folder, f"raetsch/{table}")
     folds = [fold for seed in range(5) for fold in StratifiedKFold(10, shuffle=True, random_state=seed).split(X, y)]
     tasks = [
         (train, test, [name for name, method in METHODS.items() if number < method.folds_of(table)])
         for number, (train, test) in enumerate(folds[:2] if quick else folds)
     ]
-    parts: Any = Parallel(n_jobs=2)(delayed(one_fold)(X, y, *task) for task in tasks)
+    parts: Any = Parallel(n_jobs=n_cores())(delayed(one_fold)(X, y, *task) for task in tasks)
     return {name: [score for part in parts for score in part.get(name, [])] for name in METHODS}
 
 

@@ -43,7 +43,7 @@ from scipy.stats import rankdata, wilcoxon
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
-from common import Split, arguments, print_table, report, save_picture, standardised, timed
+from common import Split, arguments, n_cores, print_table, report, save_picture, standardised, timed
 from pmlb import FEW, SOME, halves, load_table, table_names
 from softmargin import BayesianSVC
 from softmargin.active import ActiveLearner
@@ -148,7 +148,7 @@ def compute(folder: Path, tables: Sequence[str], args: argparse.Namespace, curve
         for policy in args.policies
     ]
     todo = [cell for cell in cells if cell not in curves.errors]
-    parts: Any = Parallel(n_jobs=args.n_jobs, return_as="generator_unordered")
+    parts: Any = Parallel(n_jobs=n_cores(), return_as="generator_unordered")
     for done, (cell, errors) in enumerate(parts(delayed(curve_of)(folder, cell, n_queries(args)) for cell in todo)):
         curves.keep(cell, errors)
         if (done + 1) % 100 == 0:
@@ -293,7 +293,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, help="a file of curves to complete")
     parser.add_argument("--turns", type=int, help="fewer repetitions")
     parser.add_argument("--small", type=int, help="only tables of fewer rows")
-    parser.add_argument("--n-jobs", type=int, default=2, help="curves computed at once")
 
 
 def chosen_parts(args: argparse.Namespace) -> dict[str, list[str]]:

@@ -48,7 +48,7 @@ from sklearn.datasets import load_iris
 from sklearn.multiclass import OneVsRestClassifier
 from threadpoolctl import threadpool_limits
 
-from common import arguments, print_table, report, save_picture
+from common import arguments, n_cores, print_table, report, save_picture
 from pmlb import (
     FAILED,
     Cache,
@@ -131,16 +131,16 @@ def score_of(folder: Path, cell: Cell) -> tuple[Cell, Score, str]:
 
 
 def compute(folder: Path, tables: Sequence[str], methods: Sequence[str], cache: Cache, again: bool, one: bool) -> None:
-    """What is missing, the smallest tables first, in two processes."""
+    """What is missing, the greatest tables first, on all cores."""
     rows = {table: load_table(folder, table)[1] for table in tables}
     cells = [
         Cell(table, fold, method)
-        for table in sorted(tables, key=lambda table: len(rows[table]))
+        for table in sorted(tables, key=lambda table: -len(rows[table]))
         for fold in range(1 if one else len(folds(rows[table])))
         for method in methods
     ]
     todo = [cell for cell in cells if again or cell not in cache.scores]
-    parts: Any = Parallel(n_jobs=2, return_as="generator_unordered")
+    parts: Any = Parallel(n_jobs=n_cores(), return_as="generator_unordered")
     for cell, score, failure in parts(delayed(score_of)(folder, cell) for cell in todo):
         cache.keep(cell, score)
         if failure:
