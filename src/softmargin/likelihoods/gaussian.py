@@ -14,6 +14,11 @@ class Gaussian(SiteIsCurvature):
     r"""A real-valued ``y`` with noise variance ``noise``: exact, and the reference of many tests.
 
     .. math:: l = -\tfrac12 \log(2 \pi \tau) - ((y - \mu)^2 + v) / (2 \tau), \quad w = 1/\tau, \quad b = y / \tau.
+
+    >>> import numpy as np
+    >>> l, w, b = Gaussian(noise=0.5).sites(np.array([3.0]), np.array([2.0]), np.array([0.1]))
+    >>> float(l[0].round(4)), float(w[0]), float(b[0])
+    (-1.6724, 2.0, 6.0)
     """
 
     noise: float = 1.0

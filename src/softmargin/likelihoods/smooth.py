@@ -69,7 +69,14 @@ class SmoothModel(Protocol):
 
 @dataclass(frozen=True)
 class Logistic:
-    r""":math:`\log p = \log \sigma(y f)`."""
+    r""":math:`\log p = \log \sigma(y f)`, with slope :math:`y\, \sigma(-y f)` and curvature
+    :math:`-\sigma(f)\, \sigma(-f)`.
+
+    >>> import numpy as np
+    >>> value, slope, curvature = Logistic().derivatives(np.array([1.0, -1.0]), np.array([0.0, 2.0]))
+    >>> value.round(4), slope.round(4), curvature.round(4)
+    (array([-0.6931, -2.1269]), array([ 0.5   , -0.8808]), array([-0.25 , -0.105]))
+    """
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         xp = namespace(f)
@@ -82,7 +89,13 @@ class Logistic:
 @dataclass(frozen=True)
 class Probit:
     r""":math:`\log p = \log \Phi(y f)`, with slope :math:`y r`, :math:`r = N(t)/\Phi(t)`, :math:`t = y f`,
-    and curvature :math:`-r (r + t)`."""
+    and curvature :math:`-r (r + t)`.
+
+    >>> import numpy as np
+    >>> value, slope, curvature = Probit().derivatives(np.array([1.0, -1.0]), np.array([0.0, 2.0]))
+    >>> value.round(4), slope.round(4), curvature.round(4)
+    (array([-0.6931, -3.7832]), array([ 0.7979, -2.3732]), array([-0.6366, -0.8857]))
+    """
 
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         xp = namespace(f)
@@ -205,6 +218,16 @@ class Taylor(SiteIsCurvature):
 
     all at :math:`f = \mu`.  The point of expansion is held while ``b`` is formed, so this is Newton's
     method on the mode, not ascent of ``l``: there is no bound to watch, and ``b`` is not its slope.
+
+    >>> import numpy as np
+    >>> l, w, b = Taylor(Logistic()).sites(np.ones(1), np.zeros(1), np.ones(1))
+    >>> float(l[0].round(4)), float(w[0]), float(b[0])
+    (-0.8181, 0.25, 0.5)
+
+    The expectation itself lies above: to second order, variance costs too much here.
+
+    >>> float(Quadrature(Logistic()).sites(np.ones(1), np.zeros(1), np.ones(1)).l[0].round(4))
+    -0.8061
     """
 
     model: SmoothModel = field(default_factory=Logistic)
