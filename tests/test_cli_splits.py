@@ -68,6 +68,16 @@ def test_mixed_models_learn_from_the_groups_that_are_held_out(visits, tmp_path):
     assert "patient" in load(tmp_path / "m.sm").feature_names_in_
 
 
+def test_reports_by_groups(visits, tmp_path):
+    fit(visits, "--hold-out", tmp_path / "h.csv", "--split-by", "patient")
+    n_groups = pd.read_csv(tmp_path / "h.csv")["patient"].nunique()
+    for options, whom in ([], "the rows"), (["--groups", "patient"], f"{n_groups} groups of rows"):
+        done = invoke("report", tmp_path / "m.sm", tmp_path / "h.csv", "--out", tmp_path / "r.html", *options)
+        assert done.exit_code == 0, done.output
+        assert f"draws of {whom}." in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "patent" in invoke("report", tmp_path / "m.sm", tmp_path / "h.csv", "--groups", "patent").output
+
+
 def test_rows_that_were_seen_are_told_of(visits, tmp_path):
     fit(visits)
     for command in ("evaluate", "report"):

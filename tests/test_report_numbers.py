@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import (
@@ -23,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 import softmargin.report.facts as facts_module
 from references_report import CONFUSION, MEASURES, Page, Told, fitted_svc, number, some_tumours
 from softmargin import BayesianLinearSVC, report
+from softmargin.evaluation import evaluate, log_losses
 from softmargin.metrics import expected_calibration_error, reliability_curve
 
 
@@ -144,6 +146,27 @@ def test_weights_are_repeats(svc, tumours, rng):
         assert weighted.column(curve, name) == repeated.column(curve, name)
     assert weighted.tables[f"{CONFUSION}, by weight of rows"] == repeated.tables[CONFUSION]
     assert set(weighted.column("Most open rows", "Row")) <= set(map(str, X.index[weight > 0]))
+
+
+def test_intervals_are_those_of_groups(svc, tumours):
+    X, y = tumours[2:]
+    groups = np.arange(len(y)) // 20
+    proba, other = svc.predict_proba(X), np.tile([0.4, 0.6], (len(y), 1))
+    page = Page(report.html(svc, X, y, groups=groups, reference=other))
+    found = evaluate(y, proba, classes=svc.classes_, groups=groups, n_bootstrap=20)["log_loss"]
+    ends = dict(zip(page.column(MEASURES, "Measure"), page.column(MEASURES, "95 % interval"), strict=True))
+    assert next(e for name, e in ends.items() if name.startswith("log loss")) == f"{found.low:.3f} to {found.high:.3f}"
+    assert "draws of 15 groups of rows" in page.text
+    gap = log_losses(y, proba, svc.classes_) - log_losses(y, other, svc.classes_)
+    sums = pd.Series(gap - gap.mean()).groupby(groups).sum()
+    half = 1.96 * np.sqrt(15 / 14 * np.sum(sums**2)) / len(y)
+    said = re.search(r"Group by group, the log loss .*: a difference of (\S+) \((\S+) to (\S+)\)", page.text)
+    assert_allclose([number(part) for part in said.groups()], gap.mean() + half * np.array([0, -1, 1]), rtol=5e-3)
+
+
+def test_one_group_shows_nothing(svc, tumours):
+    page = Page(report.html(svc, *tumours[2:], groups=np.zeros(len(tumours[3]))))
+    assert "not shown to be better by these rows" in page.text
 
 
 def test_surest_mistakes_come_first_with_their_entries(svc, tumours):

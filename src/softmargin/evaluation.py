@@ -143,7 +143,7 @@ def evaluate(
     n, weight = len(rows.codes), check_weights(sample_weight, len(rows.codes))
     if not weight.any():
         raise ValueError("All weights are zero: at least one row needs a positive weight.")
-    members = None if groups is None else _members(groups, n)
+    members = None if groups is None else members_of(groups, n)
     draw = _within_classes(rows) if members is None else _of_groups(members)
     drawn = _draws(rows, weight, draw, n_bootstrap, check_random_state(random_state))
     whole = rows.measures(weight) | rows.of_classes(weight)
@@ -152,8 +152,8 @@ def evaluate(
     return Evaluation({name: Estimate(float(whole[name]), *ends[name]) for name in MEASURES}, n, n_bootstrap, level)
 
 
-def _members(groups: Any, n: int) -> np.ndarray:
-    """Groups as 0, 1, 2, ..."""
+def members_of(groups: Any, n: int) -> np.ndarray:
+    """Groups as 0, 1, 2, ..., one for each of ``n`` rows."""
     groups = column_or_1d(groups)
     if len(groups) != n:
         raise ValueError(f"groups must have one entry for each of the {n} rows, got {len(groups)}.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .asking import As_json, Data, ModelFile, Seed, Target, Weight, evaluable, model_and_rows, out_file
+from .asking import As_json, Data, Groups, ModelFile, Seed, Target, Weight, evaluable, model_and_rows, out_file
 from .showing import print_json, say
 
 
@@ -15,6 +15,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     target: Target = None,
     weight: Weight = None,
+    groups: Groups = None,
     title: Annotated[str | None, typer.Option(help="Its title.", show_default=False)] = None,
     seed: Seed = 0,
     as_json: As_json = False,
@@ -22,14 +23,15 @@ def report(
     """Write a page about a model and its predictions.
 
     One HTML file that needs no network: measures, reliability, ROC, what the model found, its surest and least sure
-    rows.
+    rows.  With --groups intervals are those of whole groups, as in evaluate.
     """
     from .. import report as pages
 
     out_file(out, "html", "htm", inputs=[model, data])
     fitted, frame = model_and_rows(model, data)
-    rows, y, weights, _ = evaluable(fitted, frame, target, weight)
-    path = pages.write(out, fitted, rows, y, title=title, sample_weight=weights, random_state=seed)
+    rows, y, weights, members = evaluable(fitted, frame, target, weight, groups)
+    options = {"sample_weight": weights, "groups": members, "random_state": seed}
+    path = pages.write(out, fitted, rows, y, title=title, **options)
     if as_json:
         print_json({"out": str(path), "rows": len(rows), "bytes": Path(path).stat().st_size})
     else:

@@ -30,6 +30,7 @@ def html(
     *,
     title: str | None = None,
     sample_weight: Any = None,
+    groups: Any = None,
     reference: Any = None,
     random_state: Any = 0,
 ) -> str:
@@ -55,6 +56,9 @@ def html(
         Of the page; by default the model's name.
     sample_weight : sequence of weights, optional
         A row of weight k counts k times; one of weight 0 is not there.
+    groups : sequence of labels, optional
+        Who a row belongs to: intervals of measures and of differences are then those of whole groups, as in
+        `softmargin.evaluation.evaluate`.
     reference : classifier or array of probabilities, optional
         Another model, fitted on the same classes, or what it says of these rows: its measures stand beside.
     random_state : int
@@ -76,7 +80,7 @@ def html(
     >>> page.startswith("<!DOCTYPE html>"), "<title>Tumours</title>" in page, len(page) < 300_000
     (True, True, True)
     """
-    facts = Facts.of(model, X, y, sample_weight, reference, random_state)
+    facts = Facts.of(model, X, y, sample_weight, groups, reference, random_state)
     sections = [section for make in SECTIONS if (section := make(facts)) is not None]
     judged = f"{type(facts.core).__name__}, judged by {plural(facts.rows.n_rows, 'row')}"
     known = shown(judged if title is None else title, _TITLE_LENGTH)
@@ -91,6 +95,7 @@ def write(
     *,
     title: str | None = None,
     sample_weight: Any = None,
+    groups: Any = None,
     reference: Any = None,
     random_state: Any = 0,
 ) -> Path:
@@ -99,7 +104,7 @@ def write(
     Parameters
     ----------
     path : path of the file
-    model, X, y, title, sample_weight, reference, random_state
+    model, X, y, title, sample_weight, groups, reference, random_state
         As in `html`.
 
     Returns
@@ -118,8 +123,8 @@ def write(
     ...     report.write(f"{folder}/iris.html", model, X[1::2], y[1::2]).name
     'iris.html'
     """
-    options: dict[str, Any] = {"title": title, "sample_weight": sample_weight, "reference": reference}
-    page = html(model, X, y, random_state=random_state, **options)
+    options: dict[str, Any] = {"title": title, "sample_weight": sample_weight, "groups": groups}
+    page = html(model, X, y, reference=reference, random_state=random_state, **options)
     target = Path(path)
     beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
     try:
@@ -142,4 +147,5 @@ def _foot(facts: Facts) -> Markup:
     from .. import __version__  # which is not there yet while the package itself is imported
 
     drawn = plural(facts.evaluation.n_bootstrap, "draw")
-    return paragraph(f"Made by softmargin {__version__}. Intervals are 95 % percentiles of {drawn} of the rows.")
+    whom = "the rows" if facts.members is None else f"{plural(facts.members.max() + 1, 'group')} of rows"
+    return paragraph(f"Made by softmargin {__version__}. Intervals are 95 % percentiles of {drawn} of {whom}.")

@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from ..evaluation import Evaluation, codes_among, evaluate
+from ..evaluation import Evaluation, codes_among, evaluate, members_of
 from ..validation import check_weights
 from .page import shown
 from .rows import Rows
@@ -44,7 +44,7 @@ class Facts:
     """A model, rows, and what the model says of them.
 
     ``core`` is the softmargin classifier itself, without what prepares rows for it; ``codes`` are the places of the
-    labels among ``classes``, ``said`` those of the most probable classes.
+    labels among ``classes``, ``said`` those of the most probable classes; ``members`` the groups of the rows, if any.
     """
 
     model: Any
@@ -54,13 +54,16 @@ class Facts:
     classes: np.ndarray
     codes: np.ndarray
     weight: np.ndarray
+    members: np.ndarray | None
     proba: np.ndarray
     reference: np.ndarray | None
     random_state: Any
     is_weighted: bool
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any, sample_weight: Any, reference: Any, random_state: Any) -> Facts:
+    def of(
+        cls, model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, reference: Any, random_state: Any
+    ) -> Facts:
         """Checks what was given, and asks the model for probabilities once."""
         check_is_fitted(model)
         if not hasattr(model, "predict_proba"):
@@ -76,9 +79,11 @@ class Facts:
             raise ValueError("All weights are zero: at least one row needs a positive weight.")
         classes = np.asarray(model.classes_)
         codes = codes_among(y, classes, "the model does")
+        members = None if groups is None else members_of(groups, rows.n_rows)
         proba = np.asarray(model.predict_proba(X), dtype=float)
         other = None if reference is None else _reference(reference, X, classes, proba.shape)
-        return cls(model, core, X, rows, classes, codes, weight, proba, other, random_state, sample_weight is not None)
+        judged = (classes, codes, weight, members, proba, other)
+        return cls(model, core, X, rows, *judged, random_state, sample_weight is not None)
 
     @property
     def n_classes(self) -> int:
@@ -128,6 +133,7 @@ class Facts:
         options = {
             "n_bootstrap": n_bootstrap,
             "sample_weight": self.weight,
+            "groups": self.members,
             "random_state": self.random_state,
         } | options
         return evaluate(labels, np.clip(proba, 0, 1), classes=self.classes, **options)

@@ -72,7 +72,7 @@ def verdict(facts: Facts) -> Markup:
 
 
 class _Gain(NamedTuple):
-    """The mean difference of log losses, row by row, and half of its 95 % interval."""
+    """The mean difference of log losses, row by row or group by group, and half of its 95 % interval."""
 
     mean: float
     half: float
@@ -88,12 +88,20 @@ class _Gain(NamedTuple):
 
 
 def _gain(facts: Facts, other: np.ndarray) -> _Gain:
-    """The model against other probabilities of the same rows: pairs tell more than two intervals."""
+    """The model against other probabilities of the same rows: pairs tell more than two intervals.
+
+    Rows are independent, or groups are, whose rows add up.  Of one group nothing is known but that it is one.
+    """
     places = np.arange(facts.n_classes)
     own, theirs = (log_losses(facts.codes, np.clip(proba, 0, 1), places) for proba in (facts.proba, other))
     weight = facts.weight / facts.weight.sum()
     mean = float(weight @ (own - theirs))
-    return _Gain(mean, 1.96 * math.sqrt(float(weight**2 @ (own - theirs - mean) ** 2)))
+    parts = weight * (own - theirs - mean)
+    if facts.members is None:
+        return _Gain(mean, 1.96 * math.sqrt(float(parts @ parts)))
+    parts = np.bincount(facts.members, parts)
+    n = len(parts)
+    return _Gain(mean, 1.96 * math.sqrt(n / (n - 1) * float(parts @ parts)) if n > 1 else math.inf)
 
 
 def _loo_words(facts: Facts) -> Markup:
@@ -125,7 +133,8 @@ def _reference_words(facts: Facts) -> Markup | None:
         return None
     gain = _gain(facts, facts.reference)
     word = gain.word("lower than", "higher than", "not told apart by these rows from")
-    return paragraph(f"Row by row, the log loss is {word} that of the reference: {gain.in_words(number)}.")
+    by = "Row by row" if facts.members is None else "Group by group"
+    return paragraph(f"{by}, the log loss is {word} that of the reference: {gain.in_words(number)}.")
 
 
 def _measures_table(facts: Facts) -> Markup:
@@ -147,9 +156,11 @@ def _measures_table(facts: Facts) -> Markup:
         what = joined(word, element("span", _MEANINGS[name], class_="meaning"))
         row = [what, fixed(found.value), f"{fixed(found.low)} to {fixed(found.high)}", drawn, fixed(guess)]
         rows.append(row + ([fixed(reference[name].value)] if reference else []))
+    anew = "rows anew, as though they were independent: rows of few groups vary more"
+    anew = anew if facts.members is None else "whole groups of rows anew"
     words = (
         "Dot and bar: the value and its interval; dashed: a guess that knows the shares of the classes and nothing "
-        "else. Intervals come from drawing rows anew, as though they were independent: rows of few groups vary more."
+        f"else. Intervals come from drawing {anew}."
     )
     return joined(table("Measures of the probabilities", columns, rows), paragraph(words, class_="hint"))
 
