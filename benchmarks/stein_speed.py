@@ -36,9 +36,9 @@ from softmargin.arrays import like, namespace, replayed
 from softmargin.chunks import one_blas_thread, sweep
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import LOSSES, Softmax, score
-from softmargin.machine import Frame, Machine
+from softmargin.machine import Frame, Machine, travelling_kernel
 from softmargin.rows import FourierRows, ParticleRows
-from softmargin.stein import Adam, State, default_kernel, init
+from softmargin.stein import Adam, State, init
 
 TARGET = 0.5
 N_ROWS, N_ALL = 200, 30_000
@@ -94,7 +94,7 @@ def setup(case: Case, n_particles: int, n_frequencies: int, n_jobs: int, referen
     y = np.where(X[:, 0] > 0, 1.0, -1.0) if C == 1 else np.arange(N_ROWS) % C
     batch = Batch(*(like(part, reference) for part in (X, y, np.ones(N_ROWS))))
     first = init(frame.draws(n_particles, rng), Adam())
-    moves = partial(machine.direction, default_kernel(*first.particles.shape))
+    moves = partial(machine.direction, travelling_kernel(*first.particles.shape))
     state = Adam().advance(first, moves(first.particles, *batch))
     return Setup(machine, state, batch, replayed(moves, state.particles, *batch))
 
@@ -228,7 +228,7 @@ def stages(made: Setup) -> Iterator[tuple[str, Callable[[], Any], int]]:
     of_weights, of_theta = (xp.concat([part] * number)[: cloud.n_particles] for part in (in_weights, in_theta))
     yield "slopes in coordinates", lambda: frame.pulled(of_weights, of_theta), 1
     scores = frame.pulled(of_weights, of_theta)
-    kernel = default_kernel(*particles.shape)
+    kernel = travelling_kernel(*particles.shape)
     yield "Stein direction", lambda: kernel.direction(particles, scores), 1
     yield "Adam", lambda: Adam().advance(made.state, scores), 1
 

@@ -44,8 +44,8 @@ LEAST_SURE = """## What its authors are least sure of
 4. **The hinge where classes overlap.** It is a pseudo-likelihood and leaves rows beyond the margin alone. On noisy,
    unequal classes the logistic loss has the better probabilities almost everywhere, with a kernel as well as without;
    the default is still the hinge, because that is what a support vector machine is.
-5. **What was not run.** Particles do not spread as a posterior of so many weights should (on two of five large tables
-   their log loss is worse than that of one Gaussian), and nobody has followed them to the end.
+5. **What was not run.** Few particles in many dimensions do not spread as a posterior should: an RBF between them turns
+   them to where rows know little. Their probabilities rest on a link that is fitted to this, their variances do not.
    Sums are the same wherever they are made, and tests say so for threads, devices and partitions; but nothing has been
    run on a real cluster or on several graphics processors, and what is said of 1e9 rows and more is arithmetic.
 """

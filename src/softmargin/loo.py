@@ -10,8 +10,10 @@ mean answers to a slope,
 For the exact hinge and for quadrature :math:`k = w`, so that the belief itself holds all that is needed, and
 :math:`\mu_{-i} = (\mu - a b) / (1 - w a)`: the row's Gaussian site divided out.  The bounds of Jaakkola
 and Jordan and of the augmented hinge bend less than their sites (:math:`k < w`), and pay
-one more pass for their response.  Whatever a prior infers beside the weights (variances) is held as it is: where one
-row decides it, as in a table that is separable but for that row, its absence is not fully foretold.
+one more pass for their response.  Particles that set out from a belief and now see a row by moments of their own have
+their slopes and curvatures there; how a mean answers to them is still what the belief knows, and
+:math:`v_{-i} = v + a / (1 - w a) - a`.  Whatever a prior infers beside the weights (variances) is held as it is: where
+one row decides it, as in a table that is separable but for that row, its absence is not fully foretold.
 """
 
 from __future__ import annotations
@@ -66,13 +68,17 @@ class LeftOut(NamedTuple):
     usable: Array
 
 
-def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
+def left_out(problem: Problem, belief: Belief, unit: Array, moved: tuple[Array, Array] | None = None) -> LeftOut:
     """The leave-one-out moments of every row of a problem at its optimum.
 
     ``unit`` is the weight to leave out of each row: a row of sample weight k stands for k copies, and loses one.
+    ``moved`` are the latent means and variances of those who have gone on from the belief, if any.
     """
     y, unit = problem.table.y, like(unit, problem.table.weight)
     latent = problem.latent(belief)
+    if moved is not None:
+        mu, v = moved
+        latent = Latent(mu, latent.spread, v - latent.spread)
     sites = problem.likelihood.sites(y, latent.mu, latent.v)
     if problem.likelihood.site_is_curvature:
         return divided_out(latent, sites, Response(latent.spread, sites.w), unit, _foretold(problem, belief))

@@ -31,12 +31,25 @@ import numpy as np
 
 from .arrays import Array, as_float64, clipped, inverse_lower, like, namespace, replayed
 from .chunks import dense, sweep
-from .gaussian import Belief, class_parts, from_natural
+from .gaussian import ClassBelief, class_parts, from_natural
 from .likelihoods import Likelihood, score
 from .monitor import Monitor
 from .rows import Cloud, FourierRows, ParticleRows
 from .sampling import drawn_from
-from .stein import Adam, Fixed, Rule, State, SteinKernel, direction, init, posterior_scores
+from .stein import (
+    Adam,
+    CoordinateStein,
+    Fixed,
+    MixedStein,
+    Rule,
+    State,
+    SteinKernel,
+    Whitened,
+    default_kernel,
+    direction,
+    init,
+    posterior_scores,
+)
 from .tune import LabelledRows
 
 #: How far particles start from the first kernel, in logarithms.
@@ -65,9 +78,7 @@ class Frame(NamedTuple):
         cls, belief: Any, theta: np.ndarray, moves: np.ndarray, reference: Array, temperature: float = 1.0
     ) -> Frame:
         """The frame of a belief about the weights of each class, or of what it would be at another temperature."""
-        parts = class_parts(belief)
-        if temperature != 1:
-            parts = [_tempered(part, temperature) for part in parts]
+        parts = class_parts(tempered(belief, temperature))
         mean, roots = np.stack([part.mean for part in parts], axis=1), np.stack([part.root for part in parts])
         return cls(*(like(part, reference) for part in (mean, roots, theta, _unit_rows(moves))))
 
@@ -125,8 +136,12 @@ def _unit_rows(moves: np.ndarray) -> np.ndarray:
     return np.eye(len(moves))[np.asarray(moves) > 0]
 
 
-def _tempered(belief: Belief, temperature: float) -> Belief:
+def tempered(belief: Any, temperature: float) -> Any:
     r"""The belief if rows said ``1 / T`` of what they do: with precision :math:`I + (S^{-1} - I) / T`."""
+    if temperature == 1:
+        return belief
+    if isinstance(belief, ClassBelief):
+        return belief._replace(parts=tuple(tempered(part, temperature) for part in belief.parts))
     inverse = inverse_lower(as_float64(belief.root))
     precision, keep = inverse @ inverse.T, 1 / temperature
     flat = (1 - keep) * np.eye(belief.n_weights)
@@ -240,6 +255,18 @@ class Journey(NamedTuple):
     def begun(self, particles: Array) -> State:
         """Particles before the first step."""
         return init(particles, self.rule(0))
+
+
+def travelling_kernel(n_particles: int, n_coordinates: int) -> SteinKernel:
+    """What keeps particles apart: `default_kernel`, but that no more of them than coordinates have an RBF beside it.
+
+    So few would blur what they say together, each being as wide as the posterior where rows know much.  There the RBF
+    takes their spread, gives too much of it to where rows know little, and leaves each a kernel of its own: means are
+    better for it, and variances are a matter of the link, which is fitted to them.
+    """
+    if n_particles > n_coordinates:
+        return default_kernel(n_particles, n_coordinates)
+    return Whitened(MixedStein(linear=CoordinateStein()), "spread")
 
 
 class Arrival(NamedTuple):

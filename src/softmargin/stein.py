@@ -22,7 +22,9 @@ particles in ``p`` coordinates,
 * `CoordinateStein` asks for the diagonal of that alone, so two particles will do however many coordinates there are.
   It is exact where coordinates are independent; where they are not, variances are about those of a mean-field Gaussian.
 * `MixedStein` averages the first two: shapes count, and variances of a Gaussian fall short by at most the share
-  :math:`1 / (S + 1)`, or :math:`(1 - w) / w` times that with another share ``w`` of the linear kernel.
+  :math:`1 / (S + 1)`, or :math:`(1 - w) / w` times that with another share ``w`` of the linear kernel.  It takes
+  ``S > p`` for that.  Averaged with `CoordinateStein`, an RBF turns the cloud: particles leave the directions in which
+  the density is steep, coordinates regain their spread in the others, and after a long way they are far too wide there.
 
 **Units.**  `Whitened` lets any of them work in other coordinates, by default those in which the particles have unit
 covariance.  The flow then does not depend on how coordinates are scaled and turned, and plain steps of a fixed rate
@@ -199,10 +201,14 @@ def direction(particles: Array, scores: Array, kernel: SteinKernel) -> Array:
 
 
 def default_kernel(n_particles: int, n_coordinates: int) -> SteinKernel:
-    """What gives the best variances: mixed and whitened, by coordinates alone where particles are too few for more."""
+    """What gives the best variances: mixed and whitened, by coordinates alone where particles are too few for more.
+
+    >>> default_kernel(50, 50)
+    Whitened(kernel=CoordinateStein(), scale='spread')
+    """
     if n_particles > n_coordinates:
         return Whitened(MixedStein())
-    return Whitened(MixedStein(linear=CoordinateStein()), "spread")
+    return Whitened(CoordinateStein(), "spread")
 
 
 def _centred(x: Array) -> Array:

@@ -17,18 +17,18 @@ from ..frequencies import HOWS
 from ..inducing import AUTO_POINTS, MERGED_NUMBERS
 from ..inference import Inferred, Plan
 from ..likelihoods import LOSSES, Loss
-from ..machine import Arrival, Frame, Journey, Machine, travel
+from ..machine import Arrival, Frame, Journey, Machine, travel, travelling_kernel
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer, positive_number
 from ..priors import Ridge
 from ..rows import Cloud, FourierRows, ParticleRows, beneath
-from ..stein import RBFStein, State, SteinKernel, default_kernel
+from ..stein import RBFStein, State, SteinKernel
 from ..steps import Ascent, Point
 from ..tune import LabelledRows
 from ..validation import declared_classes, refuse_sources
 from .base import Data, Found, Parts
 from .kernel import TunedClassifier
-from .particle_stream import ParticleStream
+from .particle_stream import ParticleStream, without_each
 
 LEARNING = ("widths", "all", "weights")
 STARTS = ("belief", "prior")
@@ -87,8 +87,8 @@ class BayesianKernelMachine(TunedClassifier):
         Particles begin as draws from the Gaussian posterior that ``"cavi"`` or ``"svi"`` finds, or as in the paper from
         the prior.
     stein_kernel : {"auto", "rbf"} or a kernel of `softmargin.stein`
-        What keeps particles apart.  ``"auto"`` holds the spread of each coordinate to that of the density; ``"rbf"``,
-        the paper's, lets it shrink in many dimensions.
+        What keeps particles apart.  ``"auto"`` holds the spread of coordinates to that of the density, though not that
+        of all directions (docs/particles.md); ``"rbf"``, the paper's, lets it shrink in many dimensions.
     temperature : float or "mean"
         Divides the log-likelihood: 1 is the posterior, and ``"mean"``, the number of rows, the paper's objective.
     n_steps : int or "auto"
@@ -113,8 +113,8 @@ class BayesianKernelMachine(TunedClassifier):
     bound_ : float, the objective of the Gaussian posterior, from which particles begin
     history_ : list of a dict for each pass, and then for some of the steps, with estimates of the mean log-density
     stop_reason_ : {"steps", "time", "interrupt"}, or as in `BayesianSVC`
-    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; the link is that of
-        the Gaussian posterior
+    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; of particles, a row
+        is left out by the Gaussian posterior's answer to its slope
 
     Examples
     --------
@@ -248,8 +248,8 @@ class BayesianKernelMachine(TunedClassifier):
         found = super()._find(X, y, sample_weight)
         return self._with_particles(found) if self._has_particles(found.data) else found
 
-    def _with_particles(self, found: Found) -> Found:
-        """Particles from the belief of a fit on, over the same rows."""
+    def _with_particles(self, found: Found, first: bool = True) -> Found:
+        """Particles from the belief of a fit on, over the same rows, which may not be the first of a stream."""
         rows, reason = LabelledRows(*found.data[:4]), found.reason
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31))
         n_particles, journey = self._planned(len(rows.y))
@@ -257,7 +257,16 @@ class BayesianKernelMachine(TunedClassifier):
         state = journey.begun(machine.frame.draws(n_particles, rng))
         if reason not in ("time", "interrupt"):
             state, reason = self._travelled(machine, rows, state, journey, rng, found.monitor)
-        return self._settled(found, ParticleStream.begun(machine, state, found), reason)
+        settled = self._settled(found, ParticleStream.begun(machine, state, found), reason)
+        return self._linked(found, settled, machine.temperature) if first and self.link == "loo" else settled
+
+    def _linked(self, start: Found, settled: Found, temperature: float) -> Found:
+        """With the link that suits particles: few of them spread otherwise than the belief that they began with."""
+        with one_blas_thread:
+            record = without_each(start, settled, temperature)
+        link, log_loss = self._fit_link(record, start.data.n_classes, start.parts.loss)
+        stream: Any = settled.stream
+        return settled._replace(link=link, loo_log_loss=log_loss, stream=stream._replace(record=record.thinned()))
 
     @property
     def _batch_rows(self) -> int:
@@ -307,7 +316,7 @@ class BayesianKernelMachine(TunedClassifier):
     ) -> Arrival:
         kernel = self.stein_kernel
         if isinstance(kernel, str):
-            kernel = default_kernel(*state.particles.shape) if kernel == "auto" else RBFStein()
+            kernel = travelling_kernel(*state.particles.shape) if kernel == "auto" else RBFStein()
         with one_blas_thread:
             return travel(machine, rows, state, journey, kernel, rng, monitor)
 
@@ -337,7 +346,7 @@ class BayesianKernelMachine(TunedClassifier):
         stream: Any = getattr(self, "_stream", None)
         if not isinstance(stream, ParticleStream):
             found = super()._find_more(X, y, classes, sample_weight)
-            return self._with_particles(found) if found is not None and self._has_particles() else found
+            return self._with_particles(found, stream is None) if found is not None and self._has_particles() else found
         known = declared_classes(classes, self.classes_)
         data = self._check_data(X, y, sample_weight, known, first=False)
         return self._moved_on(data._replace(more=True), stream) if len(data.y) else None

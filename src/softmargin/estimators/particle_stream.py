@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..machine import Machine
+from ..arrays import to_numpy
+from ..chunks import gather_rows, sweep
+from ..loo import left_out, thinned
+from ..machine import Machine, tempered
 from ..stein import Adam, State, init
 from ..streaming import NOTHING, Record
 from .found import Data, Found
@@ -39,3 +42,18 @@ class ParticleStream(NamedTuple):
         record = self.record.followed_by(Record(mu, v, data.y, data.weight).of(self.labels), keep)
         machine = replace(self.machine, n_rows=total, temperature=temperature)
         return self._replace(machine=machine, record=record, labels=np.union1d(self.labels, data.y))
+
+
+def without_each(start: Found, settled: Found, temperature: float) -> Record:
+    """Each row as particles would see it without that row; of very many rows, some.
+
+    ``start`` has the belief that they set out from.  Under a temperature rows count by so much less.
+    """
+    problem, unit = thinned(start.problem, start.data.unit)
+    table, cloud = problem.table, settled.inferred.ascent.point.belief
+    view = settled.problem.rows.view(cloud, table.reference)
+    moments = gather_rows(sweep(lambda index: view.moments(table.block(index)[0]), table.n_blocks, problem.n_jobs))
+    problem = problem.over(table._replace(weight=table.weight / temperature))
+    belief = tempered(start.inferred.ascent.point.belief, temperature)
+    mu, v, usable = left_out(problem, belief, unit / temperature, moments)
+    return Record(*map(to_numpy, (mu, v, table.y, table.weight * usable)))
