@@ -208,8 +208,6 @@ PARTS = {
     "softmargin.diagnostics": "to_arviz warn_unless_mixed",
     "softmargin.evaluation": "Evaluation",
     "softmargin.kernels": "Kernel",
-    "softmargin.stein": "CoordinateStein LinearStein MixedStein RBFStein SteinKernel Whitened default_kernel direction "
-    "init posterior_scores step",
 }
 
 

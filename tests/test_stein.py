@@ -239,33 +239,6 @@ def test_few_particles_in_many_coordinates():
     assert_allclose(default.particles.var(axis=0), 1, atol=0.02)  # the tolerance of the size
 
 
-@pytest.mark.parametrize("S", [4, 32])
-def test_an_rbf_beside_coordinates_turns_few_particles(S):
-    """They leave steep directions for flat ones; without it they stay about as wide as the density in both."""
-    p, flat = 40, np.arange(40) < 5
-    axes = np.linalg.qr(np.random.default_rng(0).normal(size=(p, p)))[0]
-    precision = axes * np.where(flat, 0.1, 1.0) @ axes.T
-    draws = np.random.default_rng(1).multivariate_normal(np.zeros(p), np.linalg.inv(precision), size=S)
-
-    def kept(kernel):
-        sample = sample_density(
-            lambda x: (-0.5 * np.sum(x @ precision * x, axis=1), -x @ precision),
-            draws,
-            kernel=kernel,
-            rule=Adam(0.01),
-            n_steps=1000,
-            tolerance=0.0,
-        )
-        variances = (sample.particles @ axes).var(axis=0)
-        return 0.1 * variances[flat].mean(), variances[~flat].mean()
-
-    too_wide, too_narrow = kept(Whitened(MixedStein(linear=CoordinateStein()), "spread"))
-    assert too_wide > 3
-    assert too_narrow < 0.4
-    # Four particles have three directions, and a mean of five variances a deviation of a third by that alone.
-    assert_allclose(kept(default_kernel(S, p)), 1, atol=0.7 if S == 4 else 0.2)
-
-
 def test_coordinates_alone_give_mean_field_variances():
     P = np.array([[2.0, 1.0], [1.0, 2.0]])
     x = start(400, 2)
