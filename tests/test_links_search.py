@@ -1,5 +1,7 @@
 """The search for the best link: where it begins, and when its last step may be trusted."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -57,6 +59,22 @@ def test_newtons_steps_are_given_up_where_they_are_long_or_disappoint():
     for loss in (flat, steep, far):
         assert links._newton(loss, np.array([1.0]), loss(np.array([1.0]))) is None
         assert np.isfinite(links._least(loss, np.array([1.0]))).all()
+
+
+def test_a_step_to_where_the_loss_overflows_is_taken_back():
+    """Where a loss is hardly bent, the first step leads to where its exponential is no number."""
+
+    def loss(x):
+        first, second = math.exp(x[0]), math.exp(-x[0])  # least at log(1e-3) / 2, and straight in between
+        return first + 1e-3 * second, np.array([first - 1e-3 * second]), np.array([[1e-9 + (x[0] < -3)]])
+
+    start = np.array([-2.0])
+    with pytest.raises(OverflowError):
+        loss(start + 1e9)
+    assert links._newton(loss, start, loss(start)) is None
+    assert links._or_infinite(loss, start + 1e9)[0] == math.inf
+    assert links._or_infinite(lambda x: (np.float64(1e300) * 1e300 * x[0], x, x), start)[0] == math.inf
+    assert loss(links._least(loss, start))[0] < loss(start)[0]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -182,9 +182,11 @@ def _newton(loss: Loss, x: np.ndarray, at_x: Derivatives) -> np.ndarray | None:
         # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells what is beyond.
         if np.max(np.abs(step)) < _LAST_STEP:
             return x - step
+        if not step @ step <= _TRUSTED**2:  # where it is hardly bent a step may lead to where the loss is no number
+            return None
         x = x - step
         at_x = loss(x)
-        if not (step @ step <= _TRUSTED**2 and value - at_x[0] >= _KEPT_PROMISE * (slope @ step) / 2):
+        if not value - at_x[0] >= _KEPT_PROMISE * (slope @ step) / 2:
             return None
     return None
 
@@ -195,7 +197,7 @@ def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
 
     def at(x: np.ndarray) -> Derivatives:
         if latest[0] is None or not np.array_equal(x, latest[0]):  # value and curvature are asked for one by one
-            latest[:] = x.copy(), loss(x)
+            latest[:] = x.copy(), _or_infinite(loss, x)
         return latest[1]
 
     options = {"gtol": 1e-12, "maxiter": _MOST_STEPS}
@@ -205,6 +207,16 @@ def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
     _, slope, curvature = loss(best)
     step = np.linalg.solve(curvature, slope)
     return best - step if np.max(np.abs(step)) < _LAST_STEP else best
+
+
+def _or_infinite(loss: Loss, x: np.ndarray) -> Derivatives:
+    """A loss that is infinite where its exponentials overflow: a step that leads there is taken back."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = loss(x)
+    except OverflowError:
+        found = math.nan, x, x
+    return found if math.isfinite(found[0]) else (math.inf, np.zeros_like(x), np.eye(len(x)))
 
 
 def _link_loss(
