@@ -4,13 +4,13 @@ They run as contributors run them, by ``pytest`` and nothing else: tests, doctes
 processes.  Beside the minutes on the clock stand those of the processors, which other work on the machine lengthens
 less.  Seconds of a file are the sum of its tests', whichever process ran them.
 
-    python benchmarks/suite.py            # needs no data
-    python benchmarks/suite.py --quick    # a handful of files
+    python benchmarks/suite.py                   # needs no data
+    python benchmarks/suite.py --shuffle SEED    # files, and tests in them, in an order of their own
+    python benchmarks/suite.py --quick           # a handful of files
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from common import arguments, print_table, report, timed
+from common import arguments, n_cores, print_table, report, timed
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ["tests/test_arrays.py", "tests/test_gaussian.py", "tests/test_links.py", "docs/which.md"]
@@ -50,12 +50,12 @@ def tests_of(path: Path) -> list[Test]:
     return list(found.values())
 
 
-def run(files: list[str]) -> tuple[list[Test], int]:
+def run(files: list[str], order: list[str]) -> tuple[list[Test], int]:
     """All tests of some files, or of the project, and the status that pytest ends with."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.xml"
         options = ["-q", "-p", "no:cacheprovider", f"--junitxml={path}", "-o", "junit_family=xunit1"]
-        ended = subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=ROOT, stdout=sys.stderr)
+        ended = subprocess.run([sys.executable, "-m", "pytest", *options, *order, *files], cwd=ROOT, stdout=sys.stderr)
         return (tests_of(path) if path.exists() else []), ended.returncode
 
 
@@ -66,7 +66,9 @@ def processor_minutes() -> float:
 
 
 def main() -> None:
-    seconds, (tests, status) = timed(lambda: run(QUICK if arguments(__doc__).quick else []))
+    args = arguments(__doc__, lambda parser: parser.add_argument("--shuffle", help="the seed of an order"))
+    order = [] if args.shuffle is None else ["--shuffle", args.shuffle]
+    seconds, (tests, status) = timed(lambda: run(QUICK if args.quick else [], order))
     outcomes = Counter(test.outcome for test in tests)
     files: dict[str, list[float]] = defaultdict(list)
     for test in tests:
@@ -82,7 +84,7 @@ def main() -> None:
         "failed": outcomes["failed"],
         "minutes": round(seconds / 60, 2),
         "processor minutes": round(processor_minutes(), 2),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": n_cores(),
     }
     print(f"\n{len(tests)} tests in {len(files)} files")
     ok = status == 0 and value["minutes"] < MOST_MINUTES
