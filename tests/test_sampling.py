@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from softmargin.sampling import allotted, distinct, drawn_by_weight, scattered
+from softmargin.sampling import allotted, distinct, drawn_by_weight, repeats_itself, scattered
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -14,6 +14,32 @@ def test_distinct_rows_are_those_of_numpy(dtype, rng):
     assert_array_equal(which, inverse.ravel())
     assert_array_equal(unique[which], rows)
     assert distinct(rows[:1])[1].tolist() == [0]
+
+
+@pytest.mark.parametrize("digits", [1, 3, 15])
+def test_distinct_rows_of_continuous_columns_are_those_of_numpy(digits, rng):
+    # Three digits leave a few ties in the first column, fifteen only whole rows that are repeated.
+    rows = np.round(rng.normal(size=(2000, 3)), digits)
+    rows = np.vstack([rows, rows[::7]])[rng.permutation(2286)]
+    unique, which = distinct(rows)
+    expected, inverse = np.unique(rows, axis=0, return_inverse=True)
+    assert_array_equal(unique, expected)
+    assert_array_equal(which, inverse.ravel())
+
+
+def test_distinct_rows_with_gaps_come_in_an_order_of_their_own(rng):
+    rows = np.where(rng.random((1000, 3)) < 0.2, np.nan, rng.normal(size=(1000, 3)))
+    unique, which = distinct(rows)
+    assert_array_equal(unique[which], rows)
+    assert_array_equal(distinct(rows[rng.permutation(1000)])[0], unique)
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(1, False), (2, True), (4, True)])
+def test_tables_that_repeat_themselves_are_known(copies, expected, rng):
+    rows = rng.normal(size=(60_000 // copies, 2))
+    rows = np.repeat(rows, copies, axis=0)
+    # Of 4,096 rows some 140 pairs are alike where all come twice: the limit of 0.6 lies eight deviations below.
+    assert repeats_itself(rows, at_most=0.6) == expected
 
 
 def test_scattered_rows_meet_no_period():

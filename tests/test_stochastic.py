@@ -13,18 +13,12 @@ from softmargin.engine import Problem, objective
 from softmargin.gaussian import Belief
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import AugmentedHinge, Gaussian, Hinge, JaakkolaJordan, Logistic, Quadrature, Taylor
+from softmargin.minibatches import Schedule, Walk
 from softmargin.monitor import Monitor
 from softmargin.priors import Ridge, VarianceComponents
 from softmargin.rows import InducingRows, LinearRows
 from softmargin.steps import Ascent, Natural, Point, ascend
-from softmargin.stochastic import (
-    Gauge,
-    Schedule,
-    Walk,
-    _Wanderer,
-    polish,
-    wander,
-)
+from softmargin.stochastic import Gauge, _Wanderer, polish, wander
 
 TOL = 1e-4
 #: What is still to come is estimated, by a chi-squared number with a degree for each weight: right to a factor of two.
@@ -220,6 +214,38 @@ def test_no_time_at_all_still_gives_a_belief():
     assert end.reason == "time"
     # What a sixteenth of the rows knows: its own noise is of the order of the weights over its rows, 6 / 1250.
     assert lacking(problem, end.point.belief) < 0.02
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), Quadrature(Logistic())], ids=repr)
+def test_however_little_time_some_rows_of_a_minibatch_are_fitted(likelihood):
+    problem = kernel_problem(likelihood)
+    end = wandered(problem, batch_rows=8192, monitor=Monitor(max_time=0.0))
+    assert end.reason == "time"
+    # A thousand rows know 25 weights to about 25 / 1024 of a nat a row, where the best has about a third of a nat.
+    assert lacking(problem, end.point.belief) < 0.1
+
+
+@pytest.mark.parametrize("likelihood", [Hinge(), Quadrature(Logistic())], ids=repr)
+def test_minibatches_in_single_precision_lead_to_the_same_place(likelihood):
+    problem = kernel_problem(likelihood)
+    double, single = (wandered(problem, single=single, tol=1e-3) for single in (False, True))
+    assert double.reason == single.reason
+    assert latent_error(problem, single.point.belief, double.point.belief) < 1e-2
+    assert single.point.belief.mean.dtype == np.float64
+
+
+def test_a_walk_gives_up_only_where_it_is_worse_than_the_prior(monkeypatch):
+    problem = kernel_problem(Hinge())
+    start = problem.prior.update(*problem.prior.start(problem.table.reference))
+    seen = []
+    of_nothing = _Wanderer._objective_of_nothing
+    monkeypatch.setattr(_Wanderer, "_objective_of_nothing", lambda *args: seen.append(of_nothing(*args)) or seen[-1])
+    assert wandered(problem, gives_up=True).reason == "converged"
+    # A minibatch is a sixteenth of the rows, whose hinge losses at zero vary by a few percent of their mean.
+    assert_allclose(seen, objective(problem.stats(start).bound, problem.prior, start), rtol=0.05)
+    monkeypatch.setattr(_Wanderer, "_objective_of_nothing", lambda *args: np.inf)
+    assert wandered(problem, gives_up=True).reason == "lost"
+    assert wandered(problem).reason == "converged"
 
 
 class Interrupted(Monitor):

@@ -15,19 +15,11 @@ from softmargin.chunks import Table
 from softmargin.engine import Problem, Stats
 from softmargin.kernels import RBF
 from softmargin.likelihoods import AugmentedHinge, Hinge, Logistic, Quadrature
+from softmargin.minibatches import Adaptive, Schedule, Walk, _largest_quotient
 from softmargin.priors import Ridge
 from softmargin.rows import InducingRows, LinearRows
 from softmargin.steps import Natural, ascend
-from softmargin.stochastic import (
-    Adaptive,
-    Schedule,
-    Walk,
-    _largest_quotient,
-    averaged,
-    batch_size,
-    scaled,
-    stirred,
-)
+from softmargin.stochastic import averaged, batch_size, scaled, stirred
 from test_stochastic import kernel_problem, linear_problem
 
 # The walk ----------------------------------------------------------------------------------------

@@ -42,10 +42,11 @@ from .arrays import Array, clipped_at_zero, combined, inverse_lower, namespace, 
 from .chunks import one_blas_thread
 from .engine import Problem, Stats, objective
 from .gaussian import Belief, ClassBelief, class_parts
+from .minibatches import Walk
 from .monitor import Monitor
 from .priors import Prior
 from .steps import Ascent, Natural, Point, ascend, promised
-from .stochastic import Gauge, Walk, batch_size, scaled
+from .stochastic import Gauge, batch_size, scaled
 
 #: The length of the first steps, in units of a belief's deviations, and how fast lengths fall.
 _LENGTH, _DELAY, _POWER = 0.5, 100.0, 0.6

@@ -12,7 +12,7 @@ import numpy as np
 from .adam import Lengths, climb
 from .arrays import to_numpy
 from .diagnostics import warn_unless_mixed
-from .engine import Problem
+from .engine import Problem, objective
 from .gibbs import Draws, sample
 from .likelihoods import (
     AugmentedHinge,
@@ -26,12 +26,13 @@ from .likelihoods import (
     Rivals,
 )
 from .loo import left_out, thinned
+from .minibatches import Schedule
 from .monitor import Monitor
 from .priors import choices
 from .sampling import scattered
-from .single import in_single, may_be_single
-from .steps import Ascent, Natural, ascend
-from .stochastic import Schedule, batch_size, polish, wander
+from .single import in_single, may_be_narrowed, may_be_single
+from .steps import Ascent, Natural, Point, ascend
+from .stochastic import batch_size, polish, scaled, wander
 from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "adam", "gibbs", "ecm")
@@ -137,7 +138,14 @@ def _even(weight: np.ndarray) -> bool:
     return float(weight.sum()) ** 2 >= _LEAST_EVENNESS * len(weight) * float(weight @ weight)
 
 
-def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
+def _wandered(
+    problem: Problem,
+    plan: Plan,
+    max_passes: float,
+    rng: np.random.RandomState,
+    monitor: Monitor,
+    gives_up: bool = False,
+) -> Ascent:
     return wander(
         problem,
         rng=rng,
@@ -147,6 +155,8 @@ def _wandered(problem: Problem, plan: Plan, max_passes: float, rng: np.random.Ra
         max_passes=max_passes,
         monitor=monitor,
         page=monitor.journal.page("walk", problem),
+        single=plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_narrowed(problem),
+        gives_up=gives_up,
     )
 
 
@@ -170,20 +180,24 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
 
     Bounds by augmentation lead to nearly the mean of the likelihood itself, but by steps that are the shorter the more
     rows there are: it is the likelihood itself that wanders.  A last step that would go far shows that minibatches
-    could not stand for the whole, and is left to the guard.
+    could not stand for the whole, and is left to the guard, as is all of it if they lead astray.
     """
     here = problem if problem.whole is None else problem.over(problem.table)
     wanderer = replace(here, likelihood=_exact(problem.likelihood))
     passes = max(1.0, _STEPS * batch_size(problem, plan.batch_rows) / problem.table.n_rows)
-    way = _wandered(wanderer, plan, passes, rng, monitor)
+    way = _wandered(wanderer, plan, passes, rng, monitor, gives_up=True)
     if way.reason in ("time", "interrupt"):
         return way
+    if way.reason == "lost":
+        return _ascended(problem, plan, monitor)
     end = _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("polish")))
     if end.reason == "interrupt":
         return end
     taken = end.point.belief is not way.point.belief
     if taken and 0.5 * end.point.belief.moved_from(way.point.belief) <= _SHORT * abs(end.point.objective):
         return end._replace(reason="polished")
+    if problem.whole is None and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem):
+        return _unless_interrupted(way, lambda: _ascended_in_single(problem, plan, monitor, way.point.natural))
     page, settings = monitor.journal.page("ascent", problem), {"tol": plan.tol, "max_passes": plan.max_passes}
     return _unless_interrupted(
         way, lambda: ascend(problem, **settings, monitor=monitor, start=way.point.natural, page=page)
@@ -212,7 +226,7 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     many = problem.table.n_rows >= _ROWS_FOR_A_PILOT
     single = many and problem.whole is None and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
     start, interrupted, sample = _started(problem, plan, monitor, single)
-    if interrupted and sample is not None:
+    if sample is not None and (interrupted or sample.reason == "time"):
         return sample
     plan = plan._replace(max_passes=1) if interrupted else plan
     if single and start is not None:
@@ -278,7 +292,8 @@ class _Reconsidered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """Where to begin, and whether somebody asked to end there; of a source, what its sample alone has come to."""
+    """Where to begin, and whether somebody asked to end there; what some rows alone have come to, if all are those of a
+    source, or time was up."""
 
     natural: Natural | None
     interrupted: bool
@@ -294,6 +309,8 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), page=page)
         start, reason = _beyond(pilot), pilot.reason  # no surer than some rows make it: from there steps are better
         sample = None if problem.whole is None else pilot
+        if reason == "time" and problem.prior.is_plain:  # a pass over all rows would tell no more than the bound
+            return _Start(start, False, _standing_for_all(problem, few, pilot, monitor))
     easier = problem.prior.rough()
     if easier is not None and reason != "interrupt":
         rough = replace(problem, prior=easier)
@@ -308,6 +325,16 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
 def _beyond(way: Ascent) -> Natural:
     """One step further than an ascent came, unless it ended where steps no longer ascend."""
     return way.point.natural if way.reason == "stalled" else way.point.image
+
+
+def _standing_for_all(problem: Problem, some: Problem, pilot: Ascent, monitor: Monitor) -> Ascent:
+    """Where some rows lead, with sums as they would be if all others were like them."""
+    start, growth = _beyond(pilot), float(problem.table.weight.sum()) / float(pilot.point.stats.n)
+    belief = problem.prior.update(*start, pilot.point.belief)
+    stats = scaled(some.stats(belief), growth)
+    estimate = objective(stats.bound, problem.prior, belief)
+    monitor.record(estimate, accepted=True)
+    return pilot._replace(point=Point(start, belief, stats, estimate))
 
 
 def _pilot(problem: Problem) -> Problem:
@@ -330,7 +357,7 @@ def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: N
         return ascend(problem, tol=plan.tol, **settings, start=way.point.natural, page=last)
     if way.reason != "converged":
         return way
-    return _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("polish")))
+    return _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("last polish")))
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:

@@ -8,6 +8,10 @@ import numpy as np
 
 #: The rarer of two classes is at least this share of a sample, as far as it has rows; of many, each in proportion.
 _LEAST_SHARE = 0.25
+#: A column is continuous if so many of its entries are nearly all different.
+_LOOKED_AT, _VARIED = 512, 0.9
+#: Rows that are asked whether a table repeats itself.
+_ASKED = 4096
 
 
 def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -19,7 +23,7 @@ def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     (array([[1., 5.],
            [2., 1.]]), array([1, 0, 1]))
     """
-    order = np.lexsort(rows.T[::-1])
+    order = _lexicographic(rows)
     ordered = rows[order]
     is_new = np.concatenate([[True], np.any(ordered[1:] != ordered[:-1], axis=1)])
     which = np.empty(len(rows), dtype=np.intp)
@@ -27,10 +31,40 @@ def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ordered[is_new], which
 
 
+def _lexicographic(rows: np.ndarray) -> np.ndarray:
+    """An order of the rows: by their first column, and only those that are alike in it by the others.
+
+    Where that column is continuous this is one sort, however many columns there are; where it is not, it saves nothing.
+    """
+    if rows.shape[1] < 2 or len(np.unique(rows[:_LOOKED_AT, 0])) < _VARIED * min(len(rows), _LOOKED_AT):
+        return np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))
+    order = np.argsort(rows[:, 0])
+    first = rows[order, 0]
+    same = (first[1:] == first[:-1]) | np.isnan(first[:-1])  # what is no number comes last
+    alike = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    some = order[alike]
+    order[alike] = some[np.lexsort(rows[some].T[::-1])]  # each group stays where it is
+    return order
+
+
 def distinct_labelled(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct rows with their labels, and for each row which of them it is."""
     both, which = distinct(np.column_stack([X, y.astype(X.dtype, copy=False)]))
     return both[:, :-1], both[:, -1].astype(np.float64), which
+
+
+def repeats_itself(rows: np.ndarray, at_most: float) -> bool:
+    r"""Whether no more than this share of the rows is likely to be distinct, by the repeats in some of them.
+
+    If :math:`D` of ``n`` rows are distinct, each repeated alike, then of ``k`` rows about
+    :math:`\tfrac{k (k - 1)}{2} (\tfrac1D - \tfrac1n)` pairs are; where some are repeated more than others, more.
+    """
+    n, some = len(rows), rows[scattered(len(rows), _ASKED)]
+    unique, which = distinct(some)
+    counts = np.bincount(which, minlength=len(unique))
+    pairs = float(counts @ (counts - 1)) / 2
+    expected = len(some) * (len(some) - 1) / 2 * (1 / (at_most * n) - 1 / n)
+    return pairs >= expected
 
 
 def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:

@@ -16,8 +16,8 @@ from .engine import Problem
 from .gaussian import Belief
 from .rows import ClasswiseFeatures, ClasswiseRows, Features, InducingRows, Latent
 
-#: Features of a problem in double precision are narrowed while they take no more than this.
-_MOST_BYTES = 256 * 2**20
+#: All features of a problem in double precision are narrowed while they then take no more than this, so many each.
+_MOST_BYTES, _BYTES = 256 * 2**20, 4
 
 
 class Narrow(Features):
@@ -38,12 +38,17 @@ def narrowed(features: Any) -> Any:
 
 
 def may_be_single(problem: Problem) -> bool:
+    """Whether minibatches of a problem may be in single precision, and its features so narrowed can all be kept."""
+    n_rows, n_weights = problem.table.n_rows, problem.rows.n_weights
+    return may_be_narrowed(problem) and n_rows * n_weights * _BYTES <= _MOST_BYTES
+
+
+def may_be_narrowed(problem: Problem) -> bool:
     """Whether a problem is in double precision, its features are whitened, and it steps far enough to profit."""
-    table, likelihood = problem.table, problem.likelihood
+    likelihood = problem.likelihood
     rows = problem.rows.rows if isinstance(problem.rows, ClasswiseRows) else problem.rows
-    is_double = precision_of(table.reference) < 1e-12
-    fits = table.n_rows * problem.rows.n_weights * 8 <= _MOST_BYTES
-    return isinstance(rows, InducingRows) and likelihood.is_bound and likelihood.needs_guard and is_double and fits
+    is_double = precision_of(problem.table.reference) < 1e-12
+    return isinstance(rows, InducingRows) and likelihood.is_bound and likelihood.needs_guard and is_double
 
 
 def in_single(problem: Problem) -> Problem:

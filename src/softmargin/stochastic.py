@@ -25,16 +25,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import combined
 from .checkpoint import NO_PAGE, Page
-from .chunks import one_blas_thread
+from .chunks import Table, one_blas_thread
 from .engine import Problem, Stats, add, objective
 from .gaussian import Belief
+from .minibatches import FALL, Adaptive, Rate, Walk
 from .monitor import Monitor
+from .single import in_single
 from .steps import Ascent, Natural, Point, ascend
 
 #: Rows of a minibatch for each weight, and at least and most.  An update of the weights costs m^3 and a row m^2: with
@@ -44,123 +46,20 @@ _ROWS_PER_WEIGHT, _LEAST_ROWS, _MOST_ROWS = 8, 8192, 16384
 _LEAST_BATCHES, _LEAST_ROWS_OF_SMALL_TABLES = 16, 1024
 #: The ascent on the first minibatch: its own noise is far larger than this tolerance.
 _PILOT_TOL, _PILOT_PASSES = 1e-3, 20
-#: Gradients at the first belief, for an idea of signal and noise before the first step.
-_OPENING = 4
-#: Longest step, and how fast rates may fall, where a full step may overshoot: such steps are nearly those of Newton.
-_LONGEST, _FALL = 0.5, 2 / 3
-#: How fast they may fall where it cannot: those steps are short, and it takes many to arrive.
+#: It begins at the optimum, to this tolerance, of one row in so many, if these are no fewer than this.
+_ROUGH_TOL, _ROUGH_SHARE, _LEAST_ROUGH_ROWS = 1e-2, 8, 1024
+#: Longest step where a full one may overshoot: such steps are nearly those of Newton.
+_LONGEST = 0.5
+#: How fast rates may fall where it cannot: those steps are short, and it takes many to arrive.
 _FALL_OF_SHORT_STEPS = 1 / 5
 #: Steps to the first look at the way still to go, and the growth of their number from one look to the next.
 _FIRST_LOOK, _GROWTH = 8, 1.25
 #: How much further than expected the optimum of a sample may lie from that of all rows.
 _CHANCE = 8.0
-#: Largest partial quotient of a stride, up to this denominator.
-_LARGEST_QUOTIENT, _LARGEST_DENOMINATOR = 10, 2**15
 #: Where a walk stands, and which one it is.
-_STATE = ("_walk", "_rule", "_rate", "_step", "_visited", "_waiting", "_gauge", "_whole", "_average", "_belief")
-
-
-class Walk(NamedTuple):
-    r"""A walk over rows ``offset + stride * j`` modulo ``n``, with a stride that has no factor in common with ``n``.
-
-    Every ``n`` steps visit each row once, and no permutation is stored.  Any run of steps is also spread evenly over
-    the table: the partial quotients of ``stride / n`` are kept small, so that the gaps between the visited rows
-    differ by a bounded factor (three-distance theorem).  A minibatch from a sorted table is therefore a stratified
-    sample of it; and a table with a period of its own meets a stride of chance.
-    """
-
-    n: int
-    stride: int
-    offset: int
-
-    @classmethod
-    def random(cls, n: int, rng: np.random.RandomState) -> Walk:
-        while True:
-            stride = int(rng.randint(1, max(n, 2)))
-            if math.gcd(stride, n) == 1 and _largest_quotient(stride, n) <= _LARGEST_QUOTIENT:
-                return cls(n, stride, int(rng.randint(n)))
-
-    def rows(self, first: int, count: int) -> np.ndarray:
-        """The rows of ``count`` steps from the ``first`` on."""
-        steps = np.arange(first, first + count, dtype=np.int64) % self.n
-        return (self.offset + steps * self.stride) % self.n
-
-
-def _largest_quotient(stride: int, n: int) -> int:
-    """The largest partial quotient in the continued fraction of ``stride / n``, up to a denominator."""
-    largest, before, denominator = 0, 0, 1
-    while stride and denominator < _LARGEST_DENOMINATOR:
-        quotient, rest = divmod(n, stride)
-        largest = max(largest, quotient)
-        before, denominator = denominator, quotient * denominator + before
-        n, stride = stride, rest
-    return largest
-
-
-# Rates -------------------------------------------------------------------------------------------
-
-
-class Rate(Protocol):
-    """How long the next step is.
-
-    ``saw`` takes a noisy gradient, and the length of the step before it.  A rate of 0 is no step: the minibatch waits,
-    and makes the next step together with others.
-    """
-
-    @property
-    def rate(self) -> float: ...
-
-    def saw(self, gradient: Callable[[], np.ndarray], taken: float) -> Rate: ...
-
-
-class Schedule(NamedTuple):
-    """Rates :math:`(t + delay)^{-power}`.  For convergence the power lies above 1/2 and up to 1."""
-
-    delay: float = 1.0
-    power: float = 0.6
-    step: int = 0
-
-    @property
-    def rate(self) -> float:
-        return min(1.0, (self.step + self.delay) ** -self.power)
-
-    def saw(self, gradient: Callable[[], np.ndarray], taken: float) -> Schedule:
-        return self._replace(step=self.step + 1)
-
-
-class Adaptive(NamedTuple):
-    r"""The rate that the noise of the gradients allows (Ranganath et al. 2013).
-
-    With running averages of the noisy natural gradient ``g`` and of its squared length,
-
-    .. math:: \rho = \bar g^T \bar g \;/\; \overline{g^T g}, \qquad \tau \leftarrow \tau (1 - \rho) + 1,
-
-    :math:`\tau` being the number of gradients that the averages remember.  Far from the optimum gradients agree and
-    :math:`\rho` is near 1; near it they cancel.  Lengths are in units of the belief's deviations.
-
-    That rate is the best for the last step; averages of steps like longer ones, so the rate never falls below
-    :math:`(t + 1)^{-power}`.
-    """
-
-    power: float = _FALL
-    mean: Any = 0.0
-    square: float = 0.0
-    memory: float = 0.0
-    step: int = 0
-
-    @property
-    def rate(self) -> float:
-        if self.step < _OPENING:
-            return 0.0
-        ratio = float(self.mean @ self.mean) / self.square if self.square > 0 else 0.0
-        return max(ratio, (self.step + 1) ** -self.power)
-
-    def saw(self, gradient: Callable[[], np.ndarray], taken: float) -> Adaptive:
-        g = gradient()
-        memory = self.memory * (1 - taken) + 1
-        mean = self.mean + (g - self.mean) / memory
-        square = self.square + (float(g @ g) - self.square) / memory
-        return Adaptive(self.power, mean, square, memory, self.step + 1)
+_STATE = (
+    "_walk", "_rule", "_rate", "_step", "_visited", "_waiting", "_gauge", "_whole", "_average", "_belief", "_of_nothing"
+)  # fmt: skip
 
 
 # Sums --------------------------------------------------------------------------------------------
@@ -205,6 +104,8 @@ def wander(
     monitor: Monitor | None = None,
     watch: Callable[[float, Natural], None] | None = None,
     page: Page = NO_PAGE,
+    single: bool = False,
+    gives_up: bool = False,
 ) -> Ascent:
     """Follows the objective of a problem by minibatches; see this module.  What a ``page`` tells of is not done again.
 
@@ -220,12 +121,16 @@ def wander(
         Most rows to visit, in units of the table; revisits of the first minibatch do not count.
     watch : function of passes and natural parameters, optional
         Called after every step with the average so far.
+    single : bool
+        Whether minibatches are summed in single precision (`softmargin.single`).
+    gives_up : bool
+        Whether the walk ends where it is worse than the prior, from where others may know a better way.
 
     Returns
     -------
     Ascent
         The averaged belief.  Its Stats, and with them the objective, are estimates; `polish` makes them exact.
-        The reason is one of converged, passes, time and interrupt.
+        The reason is one of converged, passes, time, interrupt, and lost if it gives up.
     """
     size = batch_size(problem, batch_rows)
     if size == problem.table.n_rows:
@@ -233,11 +138,12 @@ def wander(
     kept = page.read()
     if isinstance(kept, Ascent):
         return kept
-    fall = _FALL if problem.likelihood.needs_guard else _FALL_OF_SHORT_STEPS
+    fall = FALL if problem.likelihood.needs_guard else _FALL_OF_SHORT_STEPS
     rule = Adaptive(fall) if isinstance(rate, str) else rate
     walk = Walk.random(problem.table.n_rows, rng) if kept is None else kept["_walk"]
     with one_blas_thread:
-        return _Wanderer(problem, walk, size, rule, monitor or Monitor(), watch, page).run(tol, max_passes, kept)
+        wanderer = _Wanderer(problem, walk, size, rule, monitor or Monitor(), watch, page, single, gives_up)
+        return wanderer.run(tol, max_passes, kept)
 
 
 class _Wanderer:
@@ -252,8 +158,11 @@ class _Wanderer:
         monitor: Monitor,
         watch: Callable[[float, Natural], None] | None,
         page: Page = NO_PAGE,
+        single: bool = False,
+        gives_up: bool = False,
     ) -> None:
         self._problem, self._walk, self._size, self._monitor, self._watch = problem, walk, size, monitor, watch
+        self._single, self._gives_up, self._of_nothing = single, gives_up, -math.inf
         self._rule, self._rate, self._step, self._visited = rule, 0.0, 0, 0
         self._weight = float(problem.table.weight.sum())
         self._longest = _LONGEST if problem.likelihood.needs_guard else problem.likelihood.longest_step
@@ -267,8 +176,8 @@ class _Wanderer:
             while reason == "passes" and self._visited < max_passes * self._problem.table.n_rows:
                 if self._monitor.out_of_time:
                     reason = "time"
-                elif self._stride() and self._gauge.is_calm(tol * max(1.0, abs(self._record()))):
-                    reason = "converged"
+                elif self._stride() and (found := self._looked(tol)) != "passes":
+                    reason = found
                 else:
                     state = {name: getattr(self, name) for name in _STATE}
                     self._page.note(state, self._size / self._problem.table.n_rows)
@@ -278,11 +187,28 @@ class _Wanderer:
             self._monitor.close()
         return self._page.finish(Ascent(self._point(), reason))
 
+    def _looked(self, tol: float) -> str:
+        """Why to end here, or "passes": there may be more.
+
+        Of a few rows near a margin the sums vary more than those of others.  Where nearly all rows lie beyond it, that
+        may lead minibatches astray, to beliefs that are worse than the prior's.
+        """
+        estimate = self._record()
+        if estimate < self._of_nothing:
+            return "lost"
+        return "converged" if self._gauge.is_calm(tol * max(1.0, abs(estimate))) else "passes"
+
     def _begin(self, kept: dict[str, Any] | None) -> str:
         if kept is not None:
             vars(self).update(kept)
             return "passes"
-        pilot = ascend(self._batch(), tol=_PILOT_TOL, max_passes=_PILOT_PASSES)
+        batch = self._batch()
+        if self._gives_up:
+            self._of_nothing = self._objective_of_nothing(batch)
+        rough, start, clock = self._rough(batch), None, None
+        if rough is not None:  # however little time there is, this much is worth it
+            start, clock = ascend(rough, tol=_ROUGH_TOL, max_passes=_PILOT_PASSES).point.image, self._monitor.silent()
+        pilot = ascend(batch, tol=_PILOT_TOL, max_passes=_PILOT_PASSES, start=start, monitor=clock)
         self._whole = self._average = scaled(
             pilot.point.stats._replace(along=0.0), self._weight / float(pilot.point.stats.n)
         )
@@ -314,8 +240,25 @@ class _Wanderer:
         """The next minibatch, as a problem of its own: its features are computed once."""
         table = self._problem.table.rows(self._walk.rows(self._visited, self._size))
         self._visited += self._size
-        block_rows = min(table.block_rows, -(-self._size // self._problem.n_jobs))
-        return self._problem.over(table._replace(block_rows=block_rows))
+        return self._over(table)
+
+    def _rough(self, batch: Problem) -> Problem | None:
+        """Some of the first minibatch, whose optimum is near that of all of it; None where it is small itself."""
+        few = len(batch.table.y) // _ROUGH_SHARE
+        return self._over(batch.table.rows(np.arange(few))) if few >= _LEAST_ROUGH_ROWS else None
+
+    def _objective_of_nothing(self, batch: Problem) -> float:
+        """The objective where the prior begins, estimated by a minibatch."""
+        prior = self._problem.prior
+        belief = prior.update(*prior.start(self._problem.table.reference))
+        stats = batch.stats(belief)
+        return objective(stats.bound * (self._weight / float(stats.n)), prior, belief)
+
+    def _over(self, table: Table) -> Problem:
+        """The problem over some rows."""
+        block_rows = min(table.block_rows, -(-table.n_rows // self._problem.n_jobs))
+        batch = self._problem.over(table._replace(block_rows=block_rows))
+        return in_single(batch) if self._single else batch
 
     def _gradient(self, batch: Stats) -> np.ndarray:
         """The noisy natural gradient, in units of the belief's deviations."""

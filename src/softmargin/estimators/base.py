@@ -138,7 +138,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         mapped = isinstance(X, np.memmap) and not self._takes_sources  # which is an array, for those who need them all
         source = None if mapped else source_of(X, y, sample_weight)
         data = self._check_data(X, y, sample_weight) if source is None else self._check_source(source, jobs)
-        data = data.in_precision(self.precision)
+        data = self._condensed(data.in_precision(self.precision))
         with one_blas_thread:
             self._refuse_classes(data.n_classes)
             data, rng = journal.begin(data, rng, monitor)
@@ -198,6 +198,10 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         given, X = X, self._numbers(X, reset=first)
         y = check_labels(X, self._labels(given, y))
         return self._weighed(X, y, check_weights(sample_weight, X.shape[0]), classes)
+
+    def _condensed(self, data: Data) -> Data:
+        """The same data in fewer rows, where a model has use for them."""
+        return data
 
     @property
     def _takes_sources(self) -> bool:

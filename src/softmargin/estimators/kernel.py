@@ -10,7 +10,7 @@ import scipy.sparse
 from ..arrays import NotPositiveDefiniteError
 from ..columns import Columns
 from ..imputation import MOST_FORETOLD, Foretelling
-from ..inducing import choose_points, distinct_rows, most_points
+from ..inducing import MERGED_NUMBERS, choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
 from ..kernels.blurred import blurred, sharp
@@ -19,7 +19,7 @@ from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
 from ..priors import Ridge
 from ..rows import InducingRows, beneath
-from ..sampling import scattered
+from ..sampling import repeats_itself, scattered
 from ..tune import TUNINGS, Judges, LabelledRows, Rounds, choose_kernel, moved_points
 from ..validation import check_rows, refuse_empty_columns
 from .base import Data, Found, Parts
@@ -33,6 +33,8 @@ _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 _EXPECTED_VARIANCE = 4.0
 #: Rows that tell what columns say of each other.
 _MOST_ROWS_TO_FORETELL = 4096
+#: Tables of at least so many rows are fitted by their distinct ones, if these are no more than this share.
+_MANY_ROWS, _FEW_DISTINCT = 8192, 0.5
 
 
 class Chosen(NamedTuple):
@@ -146,6 +148,15 @@ class KernelClassifier(TunedClassifier):
             points = moved_points(panels[-1], seen, points, likelihood, units, monitor, jobs)
         rows = InducingRows.at(kernel, points)._replace(foretelling=foretelling)
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
+
+    def _condensed(self, data: Data) -> Data:
+        """Large tables of few distinct rows as these, with how often each is there: sums over them are the same."""
+        n, width = data.X.shape
+        if self.inference not in ("auto", "cavi") or data.whole is not None or scipy.sparse.issparse(data.X):
+            return data
+        if n < _MANY_ROWS or n * width > MERGED_NUMBERS or not repeats_itself(data.X, _FEW_DISTINCT):
+            return data
+        return data.merged()
 
     def _foretold(self, data: Data) -> tuple[Data, Foretelling | None]:
         """The data, described, and what columns say of missing entries, here or in rows to come."""

@@ -78,6 +78,8 @@ def choose_kernel(
     def best(apart: bool) -> Choice:
         space, choice, history, paired = Space.around(center, apart), kernel, [], False
         for judges in panels:
+            if isinstance(choice, Choice) and monitor is not None and monitor.spent(SHARE_OF_TIME):
+                break  # more rows would be asked about this kernel alone
             near = choice.kernel if isinstance(choice, Choice) else None
             panel = judges.seen_through(near or center, columns, is_near=near is not None)
             start = _reopened(choice, center) if judges.n_classes > 2 and not paired else choice

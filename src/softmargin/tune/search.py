@@ -23,6 +23,9 @@ _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
 _FAR_BEHIND, _BETTER = 5.0, 2.0
 #: The share of a time budget that may be spent before the ascent begins.
 SHARE_OF_TIME = 0.5
+#: Kernels that are judged however little time there is: where the search begins, its first step, and one that has
+#: learned from it.
+_FEWEST_KERNELS = 3
 #: Digits of the logarithms that are kept.
 _DIGITS = 3
 
@@ -42,11 +45,12 @@ class Choice(NamedTuple):
 class Search:
     """The negative of objective and prior as a function of coordinates, as minimisers want it; it remembers the best.
 
-    A kernel that cannot be judged (its covariance cannot be factored) is worse than all others.
+    A kernel that cannot be judged (its covariance cannot be factored) is worse than all others.  However little time
+    there is, the ``fewest`` are judged.
     """
 
-    def __init__(self, evidence: Evidence, space: Space, monitor: Monitor | None = None) -> None:
-        self.evidence, self._space, self._monitor = evidence, space, monitor
+    def __init__(self, evidence: Evidence, space: Space, monitor: Monitor | None = None, fewest: int = 1) -> None:
+        self.evidence, self._space, self._monitor, self._fewest = evidence, space, monitor, fewest
         self.best, self._least, self._worst = np.zeros(len(space.deviation)), np.inf, 0.0
         self.history: list[dict[str, Any]] = []
         self._judged: Judged | None = None
@@ -60,7 +64,8 @@ class Search:
         self, x: np.ndarray, at: Callable[[Kernel], Judged], is_candidate: bool = True
     ) -> tuple[float, np.ndarray]:
         """What ``at`` says of a kernel, with the prior; only candidates are remembered."""
-        if self._monitor is not None and self.history and self._monitor.spent(SHARE_OF_TIME):
+        enough = len(self.history) >= self._fewest
+        if self._monitor is not None and enough and self._monitor.spent(SHARE_OF_TIME):
             raise _EnoughError
         prior, prior_slopes = self._space.log_prior(x)
         kernel = self._space.at(x)
@@ -141,8 +146,8 @@ def maximise(
 
     ``start`` is a kernel to begin at, or the choice of other rows, which is taken to be near.
     """
-    search = Search(evidence, space, monitor)
     near = isinstance(start, Choice)
+    search = Search(evidence, space, monitor, 1 if near or optimiser is not by_quasi_newton else _FEWEST_KERNELS)
     if isinstance(start, Choice):
         start, judged = start.kernel, start.judged
         if judged is not None:
