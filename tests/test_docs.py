@@ -143,6 +143,7 @@ INNER = {
         "links",
         "loo",
         "machine",
+        "minibatches",
         "monitor",
         "parameters",
         "priors",
