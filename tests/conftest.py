@@ -11,6 +11,7 @@ import random
 import numpy as np
 import pytest
 from hypothesis import settings
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from softmargin.chunks import survey
@@ -68,6 +69,19 @@ def interrupt_pass(monkeypatch):
         monkeypatch.setattr(Problem, "stats", interrupted)
 
     return at
+
+
+@pytest.fixture(scope="module")
+def fit_of(table):
+    """Each model fitted to the module's table, rows and labels last in it, once for all tests that only look at it."""
+    found = {}
+
+    def fit_of(model):
+        if repr(model) not in found:
+            found[repr(model)] = clone(model).fit(*table[-2:])
+        return found[repr(model)]
+
+    return fit_of
 
 
 @pytest.fixture

@@ -136,9 +136,8 @@ every_model = pytest.mark.parametrize("model", [BayesianLinearSVC(**settings) fo
 
 
 @every_model
-def test_shapes_and_answers_agree(model, table):
-    X, y = table
-    fitted = clone(model).fit(X, y)
+def test_shapes_and_answers_agree(model, table, fit_of):
+    (X, y), fitted = table, fit_of(model)
     assert_array_equal(fitted.classes_, ["ash", "maple", "oak"])
     for name in ("coef_", "coef_std_"):
         assert getattr(fitted, name).shape == (K, 4)
@@ -162,9 +161,8 @@ def test_shapes_and_answers_agree(model, table):
 
 
 @every_model
-def test_draws_have_the_latent_moments_and_deviations_are_those_of_draws(model, table):
-    X, y = table
-    fitted = clone(model).fit(X, y)
+def test_draws_have_the_latent_moments_and_deviations_are_those_of_draws(model, fit_of):
+    fitted = fit_of(model)
     rows = np.vstack([np.zeros(4), np.eye(4)])
     draws, (mean, variance) = fitted.sample_latent(rows, 20_000, random_state=0), moments(fitted, rows)
     assert draws.shape == (5, K, 20_000)
@@ -178,9 +176,8 @@ def test_draws_have_the_latent_moments_and_deviations_are_those_of_draws(model, 
 
 
 @every_model
-def test_order_and_weights_of_rows_order_and_units_of_columns_and_names_of_classes(model, table, rng):
-    X, y = table
-    one = clone(model).fit(X, y)
+def test_order_and_weights_of_rows_order_and_units_of_columns_and_names_of_classes(model, table, fit_of, rng):
+    (X, y), one = table, fit_of(model)
     order, weight = rng.permutation(len(y)), rng.integers(0, 3, size=len(y))
     # What is not a bound ends when means are at rest, which is less exact.
     loose = {"rtol": 2e-2, "atol": 2e-3} if model.multi_class == "crammer-singer" else {"rtol": 2e-4, "atol": 1e-6}

@@ -39,9 +39,8 @@ def moments(model, X):
 
 
 @every_model
-def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table):
-    _, X, y = table
-    fitted = clone(model).fit(X, y)
+def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table, fit_of):
+    (_, X, y), fitted = table, fit_of(model)
     p = fitted.predict_proba(X)
     assert np.isfinite(p).all()
     assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(X))
@@ -51,9 +50,8 @@ def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table):
 
 
 @every_model
-def test_order_and_weights_of_rows_and_units_of_columns(model, table, rng):
-    _, X, y = table
-    one = clone(model).fit(X, y)
+def test_order_and_weights_of_rows_and_units_of_columns(model, table, fit_of, rng):
+    (_, X, y), one = table, fit_of(model)
     order, weight = rng.permutation(len(y)), rng.integers(0, 3, size=len(y))
     assert_allclose(moments(clone(model).fit(X[order], y[order]), X), moments(one, X), rtol=1e-6, atol=1e-8)
     weighted = clone(model).fit(X, y, sample_weight=weight)
@@ -68,22 +66,21 @@ def test_order_and_weights_of_rows_and_units_of_columns(model, table, rng):
 
 
 @every_model
-def test_what_is_missing_is_foretold_and_what_is_there_is_kept(model, table):
-    whole, X, y = table
-    means, sds = clone(model).fit(X, y).impute(X)
+def test_what_is_missing_is_foretold_and_what_is_there_is_kept(model, table, fit_of):
+    whole, X, _ = table
+    means, sds = fit_of(model).impute(X)
     there = ~np.isnan(X)
     assert_array_equal(means[there], whole[there])
     assert_array_equal(sds[there], 0)
     away = (means - whole)[~there] / sds[~there]
     assert np.corrcoef(means[~there], whole[~there])[0, 1] > 0.8
     assert 0.8 < away.std() < 1.2  # of some 300 entries
-    assert_array_equal(clone(model).fit(X, y).impute(whole)[1], 0)
+    assert_array_equal(fit_of(model).impute(whole)[1], 0)
 
 
 @every_model
-def test_latent_draws_have_the_latent_moments(model, table):
-    _, X, y = table
-    fitted = clone(model).fit(X, y)
+def test_latent_draws_have_the_latent_moments(model, table, fit_of):
+    X, fitted = table[1], fit_of(model)
     rows = np.vstack([X[:6], np.full(5, np.nan)])
     draws, (mean, variance) = fitted.sample_latent(rows, 5000, random_state=0), moments(fitted, rows)
     # Standard errors over 5,000 draws: sd/70 of a mean; 2 % of a Gaussian's variance, more of a product's.

@@ -36,9 +36,8 @@ def moments(model, X):
 
 
 @every_model
-def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table):
-    _, X, y = table
-    fitted = clone(model).fit(X, y)
+def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table, fit_of):
+    (_, X, y), fitted = table, fit_of(model)
     p = fitted.predict_proba(X)
     assert p.shape == (300, K)
     assert np.isfinite(p).all()
@@ -56,9 +55,8 @@ def test_answers_are_finite_agree_and_do_not_depend_on_the_batch(model, table):
 
 
 @every_model
-def test_order_and_weights_of_rows_names_of_classes_and_units_of_columns(model, table, rng):
-    _, X, y = table
-    one = clone(model).fit(X, y)
+def test_order_and_weights_of_rows_names_of_classes_and_units_of_columns(model, table, fit_of, rng):
+    (_, X, y), one = table, fit_of(model)
     order, weight = rng.permutation(len(y)), rng.integers(0, 3, size=len(y))
     assert_allclose(moments(clone(model).fit(X[order], y[order]), X), moments(one, X), rtol=1e-5, atol=1e-6)
     weighted = clone(model).fit(X, y, sample_weight=weight)
@@ -77,9 +75,8 @@ def test_order_and_weights_of_rows_names_of_classes_and_units_of_columns(model, 
 
 
 @every_model
-def test_what_is_missing_is_foretold_and_draws_have_the_latent_moments(model, table):
-    whole, X, y = table
-    fitted = clone(model).fit(X, y)
+def test_what_is_missing_is_foretold_and_draws_have_the_latent_moments(model, table, fit_of):
+    (whole, X, _), fitted = table, fit_of(model)
     means, sds = fitted.impute(X)
     there = ~np.isnan(X)
     assert_array_equal(means[there], whole[there])

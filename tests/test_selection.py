@@ -51,10 +51,10 @@ def gappy(X, share=0.1):
 
 @every_model
 @pytest.mark.parametrize("missing", [False, True])
-def test_columns_that_matter_are_found(model, missing, table):
+def test_columns_that_matter_are_found(model, missing, table, fit_of):
     X, y = table
     X = gappy(X) if missing else X
-    fitted = clone(model).fit(X, y)
+    fitted = clone(model).fit(X, y) if missing else fit_of(model)
     assert (fitted.inclusion_probability_[IN] > 0.99).all()
     # The hinge is an eager judge, and where the share is learned most columns are in, if only a little.
     assert fitted.inclusion_probability_[~IN].mean() < (0.9 if model.rho == "learned" else 0.6)
@@ -71,10 +71,10 @@ def test_columns_that_matter_are_found(model, missing, table):
 
 @every_model
 @pytest.mark.parametrize("missing", [False, True])
-def test_order_and_weights_of_rows_and_order_and_units_of_columns(model, missing, table, rng):
+def test_order_and_weights_of_rows_and_order_and_units_of_columns(model, missing, table, fit_of, rng):
     X, y = table
     X = gappy(X) if missing else X
-    one = clone(model).fit(X, y)
+    one = clone(model).fit(X, y) if missing else fit_of(model)
     order, weight = rng.permutation(len(y)), rng.integers(0, 3, size=len(y))
     assert_allclose(moments(clone(model).fit(X[order], y[order]), X), moments(one, X), rtol=1e-6, atol=1e-8)
     weighted = clone(model).fit(X, y, sample_weight=weight)
@@ -88,9 +88,8 @@ def test_order_and_weights_of_rows_and_order_and_units_of_columns(model, missing
 
 
 @every_model
-def test_latent_draws_have_the_latent_moments(model, table):
-    X, y = table
-    fitted = clone(model).fit(X, y)
+def test_latent_draws_have_the_latent_moments(model, table, fit_of):
+    X, fitted = table[0], fit_of(model)
     draws, (mean, variance) = fitted.sample_latent(X[:6], 20_000, random_state=0), moments(fitted, X[:6])
     # Standard errors over 20,000 draws: sd/141 of a mean, 1 % of a variance; four of them.
     assert_allclose(draws.mean(axis=1), mean, atol=4 * variance.max() ** 0.5 / 141)
