@@ -82,9 +82,9 @@ def test_what_is_missing_is_foretold_and_what_is_there_is_kept(model, table, fit
 def test_latent_draws_have_the_latent_moments(model, table, fit_of):
     X, fitted = table[1], fit_of(model)
     rows = np.vstack([X[:6], np.full(5, np.nan)])
-    draws, (mean, variance) = fitted.sample_latent(rows, 5000, random_state=0), moments(fitted, rows)
-    # Standard errors over 5,000 draws: sd/70 of a mean; 2 % of a Gaussian's variance, more of a product's.
-    assert_allclose(draws.mean(axis=1), mean, atol=4 * variance.max() ** 0.5 / 70)
+    draws, (mean, variance) = fitted.sample_latent(rows, 2000, random_state=0), moments(fitted, rows)
+    # Standard errors over 2,000 draws: sd/45 of a mean; 3 % of a Gaussian's variance, more of a product's.
+    assert_allclose(draws.mean(axis=1), mean, atol=4 * variance.max() ** 0.5 / 45)
     assert_allclose(draws.var(axis=1), variance, rtol=0.12)
 
 

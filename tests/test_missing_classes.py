@@ -231,7 +231,7 @@ def test_draws_are_those_of_weights_that_are_known(case, rng):
     case.moments = [(u, np.zeros_like(S)) for u, (_, S) in zip(weights, case.moments, strict=True)]
     entries = [case.entries(i, list(zip(site[0][i], site[1][i], strict=True))) for i in range(N)]
     features, columns = case.lifted(), slice(case.start, case.start + D)
-    draws = [features.drawn(weights, case.imputation, site, case.weight, rng) for _ in range(1500)]
+    draws = [features.drawn(weights, case.imputation, site, case.weight, rng) for _ in range(800)]
     values = np.array([draw.values for draw in draws])
     for i, wanted in enumerate(entries):
         mean = wanted.mean[columns]

@@ -84,10 +84,10 @@ def test_what_is_missing_is_foretold_and_draws_have_the_latent_moments(model, ta
     assert np.corrcoef(means[~there], whole[~there])[0, 1] > 0.8
     assert 0.8 < ((means - whole)[~there] / sds[~there]).std() < 1.2
     rows = np.vstack([X[:6], np.full(5, np.nan)])
-    draws, (mean, variance) = fitted.sample_latent(rows, 5000, random_state=0), moments(fitted, rows)
-    assert draws.shape == (7, K, 5000)
-    # Standard errors over 5,000 draws: sd/70 of a mean; 2 % of a Gaussian's variance, more of a product's.
-    assert_allclose(draws.mean(axis=2), mean, atol=4 * variance.max() ** 0.5 / 70)
+    draws, (mean, variance) = fitted.sample_latent(rows, 2000, random_state=0), moments(fitted, rows)
+    assert draws.shape == (7, K, 2000)
+    # Standard errors over 2,000 draws: sd/45 of a mean; 3 % of a Gaussian's variance, more of a product's.
+    assert_allclose(draws.mean(axis=2), mean, atol=4 * variance.max() ** 0.5 / 45)
     assert_allclose(draws.var(axis=2), variance, rtol=0.15)
 
 
@@ -100,8 +100,8 @@ def test_models_of_whole_tables_know_what_to_do_about_gaps(settings, table):
         assert model.score(X, y) > 0.5
         assert np.corrcoef(model.impute(X)[0][np.isnan(X)], whole[np.isnan(X)])[0, 1] > 0.8
         assert (moments(model, X)[1] >= moments(model, whole)[1].min(axis=0)).all()
-        draws, (mean, variance) = model.sample_latent(X[:5], 4000, random_state=0), moments(model, X[:5])
-        assert_allclose(draws.mean(axis=2), mean, atol=5 * variance.max() ** 0.5 / 63)
+        draws, (mean, variance) = model.sample_latent(X[:5], 1600, random_state=0), moments(model, X[:5])
+        assert_allclose(draws.mean(axis=2), mean, atol=5 * variance.max() ** 0.5 / 40)
         nothing = model.predict_proba(np.full((1, 5), np.nan))
         assert_allclose(nothing, np.unique(y, return_counts=True)[1][None] / 300, atol=0.25)
 

@@ -176,7 +176,7 @@ def log_normals(rows, means, covariances):
 
 def test_rows_of_algorithm_4_come_to_rest_at_their_best(table):
     D, y = with_holes(table[0], 0.3), table[1]
-    q = luts.luts_algorithm_4(D, y, 1e8, 0.01, 0.01, 1e8, 0.01 * np.eye(3), 4, n_loops=2000)
+    q = luts.luts_algorithm_4(D, y, 1e8, 0.01, 0.01, 1e8, 0.01 * np.eye(3), 4, n_loops=1000)
     precision_d, Omega = (4 + 40) * np.linalg.inv(q.Psi_q), q.Sigma + np.outer(q.mu, q.mu)
     rows = np.flatnonzero(np.isnan(D).any(axis=1))
     assert len(rows) > 15
@@ -348,7 +348,7 @@ def test_appendix_b_draws_from_the_posterior(rng):
 
 def test_appendix_c_draws_from_the_posterior(holed, rng):
     D, y = holed
-    chain = luts.gibbs_c(D, y, SIGMA2_BETA, A_U, B_U, SIGMA2_MU, PSI, NU, 7_000, rng)
+    chain = luts.gibbs_c(D, y, SIGMA2_BETA, A_U, B_U, SIGMA2_MU, PSI, NU, 5_000, rng)
     beta, sigma2_u, u = prior_weights(400_000, 2, rng)
     mu, Sigma, rows, log_ratio = proposed_rows(D, 400_000, rng)
     found = columns(
@@ -373,7 +373,7 @@ def log_spread(Sigma):
 def test_selection_with_missing_entries_draws_from_the_posterior(holed, rng):
     D, y = holed
     priors = (SIGMA2_BETA, A_U, B_U, RHO, SIGMA2_MU, PSI, NU)
-    chain = luts.gibbs_selection_missing(D, y, *priors, 9_000, rng)
+    chain = luts.gibbs_selection_missing(D, y, *priors, 6_000, rng)
     beta, sigma2_u, gamma, v = prior_selected(400_000, 2, rng)
     _, _, rows, log_ratio = proposed_rows(D, 400_000, rng)
     found = columns(chain["beta"], chain["gamma"], bent(chain["u"]), np.log(chain["sigma2_u"]), chain["missing"])
@@ -385,7 +385,7 @@ def test_random_intercepts_with_missing_entries_draw_from_the_posterior(holed, r
     D, y = holed
     group = np.array([0, 0, 1, 1, 1])
     priors = (SIGMA2_BETA, A_U, B_U, SIGMA2_MU, PSI, NU)
-    chain = luts.gibbs_intercept_missing(D, group, y, *priors, 9_000, rng)
+    chain = luts.gibbs_intercept_missing(D, group, y, *priors, 6_000, rng)
     intercept, sigma2_u, u = prior_weights(400_000, 2, rng)
     slopes = rng.normal(0, SIGMA2_BETA**0.5, size=(400_000, 2))
     _, _, rows, log_ratio = proposed_rows(D, 400_000, rng)

@@ -1,5 +1,7 @@
 """Rows of a kernel under one belief, for prediction: straight from the kernel where that is safe, and the same."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -60,3 +62,13 @@ def test_one_far_point_is_enough_for_the_careful_way(rng):
         assert isinstance(view, kind)
         latent = rows.lift(X).moments(belief)
         assert_allclose(view.moments(X), (latent.mu, latent.v), rtol=1e-6)
+
+
+def test_arrays_lie_in_memory_as_after_they_were_stored(rows, rng):
+    """Of matrices in reverse BLAS may round products otherwise, and a stored model would not be quite the same."""
+    view = rows.view(narrow(0), rng.normal(size=(6, 2)))
+    twin = pickle.loads(pickle.dumps(view))
+    for own, stored in zip(
+        (view.points, view.coefficients, view.gained), (twin.points, twin.coefficients, twin.gained), strict=True
+    ):
+        assert own.strides == stored.strides

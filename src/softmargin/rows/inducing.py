@@ -162,8 +162,9 @@ class KernelView(NamedTuple):
             raise NotPositiveDefiniteError("the prior's variance is too large for what rounding would take from it")
         C = cholesky((1 + slack) * identity - belief.covariance)
         whitener = as_float64(rows.whitener)
-        # A QR factor with rows and columns in reverse is lower triangular.
-        T = xp.flip(xp.linalg.qr(xp.flip(C.T @ whitener, axis=1), mode="reduced").R)
+        # A QR factor with rows and columns in reverse is lower triangular.  In memory it is not in reverse, as after it
+        # was stored: BLAS may round otherwise there.
+        T = xp.asarray(xp.flip(xp.linalg.qr(xp.flip(C.T @ whitener, axis=1), mode="reduced").R), copy=True)
         points, coefficients = like(rows.points, reference), like(whitener.T @ belief.mean, reference)
         return cls(rows.kernel, points, coefficients, like(T, reference), rows.foretelling)
 
