@@ -144,14 +144,14 @@ class Products:
             return like(np.random.default_rng(0).standard_normal(shape), particles)
 
         def of_particles() -> list[Product]:
-            waves = numbers(n, b, m)
-            in_waves = [Product.of(numbers(n, b, C), xp.permute_dims(numbers(n, 2 * D, C), (0, 2, 1)))]
+            waves = numbers(n, m, b)
+            in_waves = [Product.of(numbers(n, 2 * D, C), xp.permute_dims(numbers(n, b, C), (0, 2, 1)))]
             return [
-                Product.of(numbers(n * b, d), E.T),  # angles
-                Product.of(waves, numbers(n, m, C)),  # latent values
-                Product.of(xp.permute_dims(waves, (0, 2, 1)), numbers(n, b, C)),  # slopes in weights
+                Product.of(E, numbers(n, d, b)),  # angles
+                Product.of(xp.permute_dims(waves, (0, 2, 1)), numbers(n, m, C)),  # latent values
+                Product.of(waves, numbers(n, b, C)),  # slopes in weights
                 *(in_waves if C > 1 else []),
-                Product.of(numbers(n * b, D), E),  # slopes in length-scales
+                Product.of(E.T, numbers(n, D, b)),  # slopes in length-scales
             ]
 
         self.of_particles = [of_particles() for _ in range(self.n_jobs)]  # threads share no memory
@@ -212,11 +212,10 @@ def stages(made: Setup) -> Iterator[tuple[str, Callable[[], Any], int]]:
     part, number = cloud.part(cuts[0]), len(cuts)
     yield "waves", lambda: rows.lift(X, part.theta), number
     lifted = rows.lift(X, part.theta)
-    n, b, D = part.n_particles, X.shape[0], machine.rows.n_frequencies
+    n, b = part.n_particles, X.shape[0]
     xp, E, A = namespace(X), rows.rows.frequencies[0], lifted.scaled[0]
-    flat = xp.reshape(A, (-1, A.shape[2]))
-    yield "  of these: angles, the product", lambda: flat @ E.T, number
-    angles = xp.reshape(flat @ E.T, (n, b, D))
+    yield "  of these: angles, the product", lambda: E @ A, number
+    angles = E @ A
     yield "  of these: cosines and sines", lambda: (xp.cos(angles), xp.sin(angles)), number
     yield "latent values", lambda: rows.latent(lifted, part), number
     f = rows.latent(lifted, part)

@@ -59,9 +59,9 @@ def test_latent_values_are_those_of_each_kernel_by_itself(kernel, n_classes, sha
 def test_waves_times_amplitudes_are_the_features(kernel):
     rows, cloud, X, _ = made(kernel)
     seen = ParticleRows(rows, X)
-    features = seen.lift(X, cloud.theta).waves * seen.amplitudes(cloud.theta)[:, None, :]
+    features = seen.lift(X, cloud.theta).waves * seen.amplitudes(cloud.theta)[:, :, None]
     for phi, theta in zip(features, cloud.theta, strict=True):
-        assert_allclose(phi, rows.with_kernel(kernel.with_theta(theta)).lift(X).phi, rtol=1e-10, atol=1e-12)
+        assert_allclose(phi.T, rows.with_kernel(kernel.with_theta(theta)).lift(X).phi, rtol=1e-10, atol=1e-12)
     assert seen.width == rows.n_weights
 
 

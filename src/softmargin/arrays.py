@@ -144,6 +144,15 @@ def cos_sin(angles: Array, cos: Array, sin: Array) -> None:
     torch.sin(angles, out=sin)
 
 
+def product_into(A: Array, B: Array, out: Array) -> Array:
+    """``A @ B``, into an array that is there."""
+    if is_numpy_array(out):
+        return np.matmul(A, B, out=out)
+    import torch
+
+    return torch.matmul(A, B, out=out)
+
+
 # Triangular algebra ------------------------------------------------------------------------------
 
 

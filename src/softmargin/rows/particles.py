@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from ..arrays import Array, as_float64, clipped, cos_sin, like, namespace
+from ..arrays import Array, as_float64, clipped, cos_sin, like, namespace, product_into
 from ..kernels import RBF, Matern
 from .fourier import FAR, FourierRows, Term
 
@@ -43,8 +43,11 @@ class Cloud(NamedTuple):
 
 
 class Lifted(NamedTuple):
-    """A block under several kernels: waves of height one (particle, row, weight), the heights they should have
-    (particle, weight, 1), and rows in units of each term."""
+    """A block under several kernels: waves of height one (particle, weight, row), the heights they should have
+    (particle, weight, 1), and the columns in units of each term (particle, column, row).
+
+    Rows come last: the waves of a frequency, and all cosines, lie side by side in memory.
+    """
 
     waves: Array
     heights: Array
@@ -62,18 +65,26 @@ class ParticleRows:
 
     def __init__(self, rows: FourierRows, reference: Array) -> None:
         self.rows, self._given, self._reference = rows.seen_by(reference), rows, reference
-        self._parts = rows.parts()
+        self._parts, self._n_weights = rows.parts(), rows.n_weights
         self._center = like(rows.center, as_float64(reference))  # where the rows are: no batch should have to bring it
-        for term, _ in self._parts:
+        halves = np.zeros((len(rows.kernel.theta), len(self._parts)))
+        for which, (term, _) in enumerate(self._parts):
+            halves[[factor.start for factor in term.variances], which] = 0.5
             if len(term.waves) > 1:
                 raise ValueError(
                     f"Particles have the length-scales of one kernel in each product, but {rows.kernel} multiplies two "
                     f"that have some; give one kernel in their place, or use inference='cavi'."
                 )
+        #: How the logarithms of a term's amplitude follow from log-parameters, its height without them, and whose it is.
+        heights = [1 / math.sqrt(rows.n_frequencies if term.waves else 1) for term, _ in self._parts]
+        self._of_terms = like(halves, reference), like(np.array(heights), reference)
+        widths = [columns.stop - columns.start for _, columns in self._parts]
+        xp, term_of_weight = namespace(reference), np.repeat(np.arange(len(widths)), widths)
+        self._term_of_weight = xp.asarray(term_of_weight, device=device(reference))
 
     @property
     def width(self) -> int:
-        return self.rows.width
+        return self._n_weights
 
     def view(self, belief: Cloud, reference: Array) -> ParticleView:
         """The particles, for blocks such as ``reference``."""
@@ -87,34 +98,29 @@ class ParticleRows:
         with np.errstate(over="ignore"):  # what is too far for a number is clipped
             plain, X = like(X, theta), like(X - like(self._center, X), theta)
         xp, n = namespace(X), theta.shape[0]
-        waves = xp.empty((n, X.shape[0], self.rows.n_weights), dtype=X.dtype, device=device(X))
+        waves = xp.empty((n, self._n_weights, X.shape[0]), dtype=X.dtype, device=device(X))
         scaled = []
         for term, columns in self._parts:
-            part = waves[:, :, columns]
+            part = waves[:, columns]
             if not term.waves:
-                part[...] = plain[None] if term.linear else 1.0
+                part[...] = plain.T[None] if term.linear else 1.0
                 continue
             with np.errstate(over="ignore"):  # what is too far for a number is clipped
-                A = clipped(X[None] * xp.exp(-self._length_scales(term, theta))[:, None, :], -FAR, FAR)
+                A = clipped(xp.exp(-self._length_scales(term, theta))[:, :, None] * X.T, -FAR, FAR)
             E = self.rows.frequencies[term.at][0]
-            angles = xp.reshape(xp.reshape(A, (-1, A.shape[2])) @ E.T, (n, X.shape[0], E.shape[0]))
-            cos_sin(angles, part[:, :, : E.shape[0]], part[:, :, E.shape[0] :])
+            cos, sin = part[:, : E.shape[0]], part[:, E.shape[0] :]
+            cos_sin(product_into(E, A, sin), cos, sin)  # angles lie where their sines will be: no fresh memory
             scaled.append(A)
         return Lifted(waves, self.amplitudes(theta)[:, :, None], tuple(scaled))
 
     def amplitudes(self, theta: Array) -> Array:
         """Of each weight's feature, particle by weight."""
-        xp = namespace(theta)
-        heights = []
-        for term, columns in self._parts:
-            log_variance = sum((theta[:, factor.start] for factor in term.variances), xp.zeros_like(theta[:, 0]))
-            height = xp.exp(0.5 * log_variance) / math.sqrt(self.rows.n_frequencies if term.waves else 1)
-            heights.append(xp.broadcast_to(height[:, None], (theta.shape[0], columns.stop - columns.start)))
-        return xp.concat(heights, axis=1)
+        xp, (halves, heights) = namespace(theta), self._of_terms
+        return xp.take(xp.exp(theta @ halves) * heights, self._term_of_weight, axis=1)
 
     def latent(self, lifted: Lifted, cloud: Cloud) -> Array:
         """The latent values of each particle: (particle, row, class)."""
-        return _times(lifted.waves, lifted.heights * cloud.weights)
+        return _times(_turned(lifted.waves), lifted.heights * cloud.weights)
 
     def pullback(self, lifted: Lifted, cloud: Cloud, g: Array) -> tuple[Array, Array]:
         r"""Slopes in weights and in ``theta``, of sums over rows with slopes ``g`` in their latent values.
@@ -124,7 +130,7 @@ class ParticleRows:
         (\sum_j t_{ij} e_{jc})`.
         """
         xp, (waves, heights, scaled) = namespace(g), lifted
-        in_weights = heights * _times(xp.permute_dims(waves, (0, 2, 1)), g)
+        in_weights = heights * _times(waves, g)
         in_theta, of_terms = xp.zeros_like(cloud.theta), iter(scaled)
         if cloud.theta.shape[0] < cloud.n_particles:  # the kernel is held
             return in_weights, in_theta
@@ -133,7 +139,7 @@ class ParticleRows:
             for factor in term.variances:
                 in_theta[:, factor.start] += xp.sum(half[:, columns], axis=1)
             if term.waves:
-                part = waves[:, :, columns]
+                part = waves[:, columns]
                 self._add_in_length_scales(term, part, seen[:, columns], g, next(of_terms), in_theta)
         return in_weights, in_theta
 
@@ -142,20 +148,18 @@ class ParticleRows:
     ) -> None:
         xp, E = namespace(g), self.rows.frequencies[term.at][0]
         D = E.shape[0]
-        c, s = part[:, :, :D], part[:, :, D:]
+        c, s = part[:, :D], part[:, D:]
         if g.shape[2] == 1:  # a row's slope is a factor of all its angles, and may wait until they are summed
-            turned = c * weights[:, None, D:, 0]
-            turned -= s * weights[:, None, :D, 0]
+            turned = c * weights[:, D:]
+            turned -= s * weights[:, :D]
+            slopes = -((A * (E.T @ turned)) @ g)[:, :, 0]
         else:
-            back = g @ xp.permute_dims(weights, (0, 2, 1))
-            turned, other = back[:, :, D:], back[:, :, :D]
+            back = weights @ _turned(g)
+            turned, other = back[:, D:], back[:, :D]
             turned *= c
             other *= s
             turned -= other
-        H = xp.reshape(xp.reshape(turned, (-1, D)) @ E, A.shape)
-        if g.shape[2] == 1:
-            H *= g
-        slopes = -xp.sum(A * H, axis=1)
+            slopes = -xp.sum(A * (E.T @ turned), axis=2)
         at, size = self._place(term)
         in_theta[:, at : at + size] += slopes if size > 1 else xp.sum(slopes, axis=1, keepdims=True)
 
@@ -172,7 +176,7 @@ class ParticleRows:
     def together(self, cloud: Cloud, n_rows: int) -> int:
         """How many particles to take at once."""
         bytes_at_once = _HOST_BYTES if isinstance(self._reference, np.ndarray) else _DEVICE_BYTES
-        each = 4 * n_rows * self.rows.n_weights * self._reference.itemsize
+        each = 4 * n_rows * self._n_weights * self._reference.itemsize
         return max(1, min(cloud.n_particles, bytes_at_once // each))
 
     def each(self, cloud: Cloud, n_rows: int) -> list[slice]:
@@ -202,6 +206,11 @@ class ParticleView(NamedTuple):
             part = self.cloud.part(which)
             parts.append(self.rows.latent(self.rows.lift(X, part.theta), part))
         return namespace(*parts).concat(parts, axis=0)
+
+
+def _turned(A: Array) -> Array:
+    """Each particle's matrix, transposed."""
+    return namespace(A).permute_dims(A, (0, 2, 1))
 
 
 def _times(A: Array, B: Array) -> Array:
