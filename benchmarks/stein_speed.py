@@ -208,10 +208,11 @@ def stages(made: Setup) -> Iterator[tuple[str, Callable[[], Any], int]]:
     rows, frame = ParticleRows(machine.rows, particles), machine.frame
     yield "weights from coordinates", lambda: frame.cloud(particles), 1
     cloud = frame.cloud(particles)
-    cuts = rows.each(cloud, X.shape[0])
-    part, number = cloud.part(cuts[0]), len(cuts)
-    yield "waves", lambda: rows.lift(X, part.theta), number
-    lifted = rows.lift(X, part.theta)
+    yield "phases", lambda: rows.upright(cloud), 1
+    cuts, (upright, phases) = rows.each(cloud, X.shape[0]), rows.upright(cloud)
+    part, number, first = upright.part(cuts[0]), len(cuts), None if phases is None else phases[cuts[0]]
+    yield "waves", lambda: rows.lift(X, part.theta, first), number
+    lifted = rows.lift(X, part.theta, first)
     n, b = part.n_particles, X.shape[0]
     xp, E, A = namespace(X), rows.rows.frequencies[0], lifted.scaled[0]
     yield "  of these: angles, the product", lambda: E @ A, number

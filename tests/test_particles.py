@@ -96,6 +96,30 @@ def test_pullback_is_that_of_each_kernel_by_itself(kernel, n_classes):
 
 
 @every_kernel
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_waves_with_phases_say_the_same(kernel, make):
+    rows, cloud, X, g = made(kernel)
+    cloud, X, g = Cloud(*map(make, cloud)), make(X), make(g)
+    seen = ParticleRows(rows, X)
+    plain = seen.lift(X, cloud.theta)
+    upright, phases = seen.upright(cloud)
+    waves = seen.lift(X, upright.theta, phases)
+    assert_allclose(to_numpy(seen.latent(waves, upright)), to_numpy(seen.latent(plain, cloud)), rtol=1e-10, atol=1e-12)
+    in_weights, in_theta = seen.pullback(waves, upright, g)
+    wanted = seen.pullback(plain, cloud, g)
+    assert_allclose(to_numpy(seen.turned_back(in_weights, phases)), to_numpy(wanted[0]), rtol=1e-9, atol=1e-10)
+    assert_allclose(to_numpy(in_theta), to_numpy(wanted[1]), rtol=1e-9, atol=1e-9)
+
+
+def test_waves_that_are_shared_have_no_phases():
+    for n_classes, shared in ((3, False), (1, True)):
+        rows, cloud, X, g = made(KERNELS[1], n_classes, shared=shared)
+        seen = ParticleRows(rows, X)
+        assert seen.upright(cloud) == (cloud, None)
+        assert seen.turned_back(g, None) is g
+
+
+@every_kernel
 @classes
 def test_a_kernel_that_all_share_is_as_many_of_the_same(kernel, n_classes):
     rows, cloud, X, g = made(kernel, n_classes, shared=True)

@@ -174,11 +174,11 @@ class Machine:
     def scores(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """Slopes of the log-density in coordinates, particle by coordinate; unbiased for rows drawn at random."""
         xp, cloud = namespace(particles), self.frame.cloud(particles)
-        cuts = self._rows.each(cloud, X.shape[0])
+        cuts, (upright, phases) = self._rows.each(cloud, X.shape[0]), self._rows.upright(cloud)
 
         def one_part(index: int) -> tuple[Array, Array]:
-            part = cloud.part(cuts[index])
-            lifted = self._rows.lift(X, part.theta)
+            part = upright.part(cuts[index])
+            lifted = self._rows.lift(X, part.theta, None if phases is None else phases[cuts[index]])
             g = self._slopes(self._rows.latent(lifted, part), y, weight)
             return self._rows.pullback(lifted, part, g)
 
@@ -186,7 +186,7 @@ class Machine:
         in_weights, in_theta = (xp.concat(part, axis=0) for part in zip(*parts, strict=True))
         of_all = self.n_rows, _total(weight), self.temperature
         return self.frame.pulled(
-            posterior_scores(-cloud.weights, in_weights, *of_all),
+            posterior_scores(-cloud.weights, self._rows.turned_back(in_weights, phases), *of_all),
             posterior_scores(self._prior_slopes(cloud.theta), in_theta, *of_all),
         )
 
@@ -214,7 +214,7 @@ class Machine:
         """Labels and latent values of all rows under one particle after another; of two classes, one value a row."""
         xp = namespace(f)
         n, b, C = f.shape
-        labels = xp.reshape(xp.broadcast_to(y, (n, b)), (-1,))
+        labels = y if n == 1 else xp.reshape(xp.broadcast_to(y, (n, b)), (-1,))
         return labels, xp.reshape(f, (-1,) if C == 1 else (-1, C))
 
     def _log_prior(self, theta: Array) -> Array:

@@ -44,7 +44,8 @@ class Cloud(NamedTuple):
 
 class Lifted(NamedTuple):
     """A block under several kernels: waves of height one (particle, weight, row), the heights they should have
-    (particle, weight, 1), and the columns in units of each term (particle, column, row).
+    (particle, weight, 1), and the columns in units of each term (particle, column, row).  Waves that are ``upright``
+    have phases.
 
     Rows come last: the waves of a frequency, and all cosines, lie side by side in memory.
     """
@@ -52,6 +53,7 @@ class Lifted(NamedTuple):
     waves: Array
     heights: Array
     scaled: tuple[Array, ...]
+    upright: bool = False
 
 
 class ParticleRows:
@@ -61,21 +63,28 @@ class ParticleRows:
     :math:`f = \sum (c\, a\, u_c + s\, a\, u_s)`.  As ``f`` is linear in the weights, its slope in :math:`\log v` is
     half of the term's part of ``f``, and a sum of slopes over rows half of :math:`\sum u\, \partial F / \partial u`:
     no second visit to the rows.
+
+    **Phases.**  A pair of weights is one wave, :math:`c\, u_c + s\, u_s = r \cos(\alpha - \psi)` at the angle
+    :math:`\alpha`.  Its slope in the angle is :math:`-r \sin(\alpha - \psi)`: with waves that begin at these phases
+    sines weigh nothing, and are themselves the slopes.  Those in the weights are turned back when they are summed.
     """
 
     def __init__(self, rows: FourierRows, reference: Array) -> None:
         self.rows, self._given, self._reference = rows.seen_by(reference), rows, reference
-        self._parts, self._n_weights = rows.parts(), rows.n_weights
+        self._parts, self._n_weights, self._widths = rows.parts(), rows.n_weights, []
         self._center = like(rows.center, as_float64(reference))  # where the rows are: no batch should have to bring it
         halves = np.zeros((len(rows.kernel.theta), len(self._parts)))
         for which, (term, _) in enumerate(self._parts):
             halves[[factor.start for factor in term.variances], which] = 0.5
+            for factor in term.waves[:1]:  # where the length-scales of a term are in theta
+                assert isinstance(factor.kernel, (RBF, Matern))
+                self._widths.append(slice(factor.start, factor.start + len(factor.kernel.theta)))
             if len(term.waves) > 1:
                 raise ValueError(
                     f"Particles have the length-scales of one kernel in each product, but {rows.kernel} multiplies two "
                     f"that have some; give one kernel in their place, or use inference='cavi'."
                 )
-        #: How the logarithms of a term's amplitude follow from log-parameters, its height without them, and whose it is.
+        # Logarithms of a term's amplitude by log-parameters, its height without them, and the term of each weight.
         heights = [1 / math.sqrt(rows.n_frequencies if term.waves else 1) for term, _ in self._parts]
         self._of_terms = like(halves, reference), like(np.array(heights), reference)
         widths = [columns.stop - columns.start for _, columns in self._parts]
@@ -90,8 +99,8 @@ class ParticleRows:
         """The particles, for blocks such as ``reference``."""
         return ParticleView(ParticleRows(self._given, reference), belief.seen_by(reference))
 
-    def lift(self, X: Array, theta: Array) -> Lifted:
-        """The waves of a block under the kernel of each particle.
+    def lift(self, X: Array, theta: Array, phases: Array | None = None) -> Lifted:
+        """The waves of a block under the kernel of each particle, from the phases of `upright` on if they are given.
 
         Rows that are wider than the particles are narrowed here, once they lie about the centre.
         """
@@ -99,19 +108,54 @@ class ParticleRows:
             plain, X = like(X, theta), like(X - like(self._center, X), theta)
         xp, n = namespace(X), theta.shape[0]
         waves = xp.empty((n, self._n_weights, X.shape[0]), dtype=X.dtype, device=device(X))
-        scaled = []
+        scaled, widths = [], iter(self._widths)
         for term, columns in self._parts:
             part = waves[:, columns]
             if not term.waves:
                 part[...] = plain.T[None] if term.linear else 1.0
                 continue
             with np.errstate(over="ignore"):  # what is too far for a number is clipped
-                A = clipped(xp.exp(-self._length_scales(term, theta))[:, :, None] * X.T, -FAR, FAR)
+                A = clipped(xp.exp(-theta[:, next(widths)])[:, :, None] * X.T, -FAR, FAR)
             E = self.rows.frequencies[term.at][0]
             cos, sin = part[:, : E.shape[0]], part[:, E.shape[0] :]
-            cos_sin(product_into(E, A, sin), cos, sin)  # angles lie where their sines will be: no fresh memory
+            angles = product_into(E, A, sin)  # they lie where their sines will be: no fresh memory
+            if phases is not None:
+                angles -= phases[:, columns][:, : E.shape[0]]
+            cos_sin(angles, cos, sin)
             scaled.append(A)
-        return Lifted(waves, self.amplitudes(theta)[:, :, None], tuple(scaled))
+        return Lifted(waves, self.amplitudes(theta)[:, :, None], tuple(scaled), phases is not None)
+
+    def upright(self, cloud: Cloud) -> tuple[Cloud, Array | None]:
+        """Particles in waves of their own phases, where weights of sines are zero, and these phases, at the cosines.
+
+        None, and particles as they are, where several classes or particles share waves.
+        """
+        if cloud.weights.shape[2] > 1 or cloud.theta.shape[0] < cloud.n_particles:
+            return cloud, None
+        xp, weights = namespace(cloud.weights), cloud.weights + 0.0
+        phases = xp.zeros_like(weights)
+        for cos, sin in self._pairs:
+            phases[:, cos] = xp.atan2(weights[:, sin], weights[:, cos])
+            weights[:, cos] = xp.hypot(weights[:, cos], weights[:, sin])
+            weights[:, sin] = 0.0
+        return Cloud(weights, cloud.theta), phases
+
+    def turned_back(self, in_weights: Array, phases: Array | None) -> Array:
+        """Slopes in the weights of waves as they are, from those of waves with phases."""
+        if phases is None:
+            return in_weights
+        xp, turned = namespace(in_weights), in_weights + 0.0
+        for cos, sin in self._pairs:
+            c, s = xp.cos(phases[:, cos]), xp.sin(phases[:, cos])
+            turned[:, cos] = c * in_weights[:, cos] - s * in_weights[:, sin]
+            turned[:, sin] = s * in_weights[:, cos] + c * in_weights[:, sin]
+        return turned
+
+    @property
+    def _pairs(self) -> list[tuple[slice, slice]]:
+        """Where the weights of cosines and of sines are, term by term."""
+        middles = [(at, (at.start + at.stop) // 2) for term, at in self._parts if term.waves]
+        return [(slice(at.start, middle), slice(middle, at.stop)) for at, middle in middles]
 
     def amplitudes(self, theta: Array) -> Array:
         """Of each weight's feature, particle by weight."""
@@ -129,9 +173,9 @@ class ParticleRows:
         :math:`t = g\, a\, (c\, u_s - s\, u_c)`; and in :math:`\log \ell_c`, :math:`-\sum_i x_{ic} / \ell_c\,
         (\sum_j t_{ij} e_{jc})`.
         """
-        xp, (waves, heights, scaled) = namespace(g), lifted
+        xp, (waves, heights, scaled, upright) = namespace(g), lifted
         in_weights = heights * _times(waves, g)
-        in_theta, of_terms = xp.zeros_like(cloud.theta), iter(scaled)
+        in_theta, of_terms = xp.zeros_like(cloud.theta), zip(scaled, self._widths, strict=True)
         if cloud.theta.shape[0] < cloud.n_particles:  # the kernel is held
             return in_weights, in_theta
         half, seen = 0.5 * xp.sum(cloud.weights * in_weights, axis=2), heights * cloud.weights
@@ -139,39 +183,28 @@ class ParticleRows:
             for factor in term.variances:
                 in_theta[:, factor.start] += xp.sum(half[:, columns], axis=1)
             if term.waves:
-                part = waves[:, columns]
-                self._add_in_length_scales(term, part, seen[:, columns], g, next(of_terms), in_theta)
+                A, at = next(of_terms)
+                slopes = self._in_length_scales(term, waves[:, columns], seen[:, columns], g, A, upright)
+                in_theta[:, at] += slopes if at.stop - at.start > 1 else xp.sum(slopes, axis=1, keepdims=True)
         return in_weights, in_theta
 
-    def _add_in_length_scales(
-        self, term: Term, part: Array, weights: Array, g: Array, A: Array, in_theta: Array
-    ) -> None:
+    def _in_length_scales(self, term: Term, part: Array, weights: Array, g: Array, A: Array, upright: bool) -> Array:
         xp, E = namespace(g), self.rows.frequencies[term.at][0]
         D = E.shape[0]
         c, s = part[:, :D], part[:, D:]
-        if g.shape[2] == 1:  # a row's slope is a factor of all its angles, and may wait until they are summed
-            turned = c * weights[:, D:]
-            turned -= s * weights[:, :D]
-            slopes = -((A * (E.T @ turned)) @ g)[:, :, 0]
-        else:
+        if g.shape[2] > 1:
             back = weights @ _turned(g)
             turned, other = back[:, D:], back[:, :D]
             turned *= c
             other *= s
             turned -= other
-            slopes = -xp.sum(A * (E.T @ turned), axis=2)
-        at, size = self._place(term)
-        in_theta[:, at : at + size] += slopes if size > 1 else xp.sum(slopes, axis=1, keepdims=True)
-
-    def _length_scales(self, term: Term, theta: Array) -> Array:
-        at, size = self._place(term)
-        return theta[:, at : at + size]
-
-    def _place(self, term: Term) -> tuple[int, int]:
-        """Where in ``theta`` the length-scales of a term are, and how many."""
-        factor = term.waves[0]
-        assert isinstance(factor.kernel, (RBF, Matern))
-        return factor.start, len(factor.kernel.theta)
+            return -xp.sum(A * (E.T @ turned), axis=2)
+        # A row's slope is a factor of all its angles, and may wait until they are summed.
+        if upright:
+            return ((A * ((E.T * _turned(weights[:, :D])) @ s)) @ g)[:, :, 0]
+        turned = c * weights[:, D:]
+        turned -= s * weights[:, :D]
+        return -((A * (E.T @ turned)) @ g)[:, :, 0]
 
     def together(self, cloud: Cloud, n_rows: int) -> int:
         """How many particles to take at once."""
