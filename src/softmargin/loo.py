@@ -10,9 +10,7 @@ mean answers to a slope,
 For the exact hinge and for quadrature :math:`k = w`, so that the belief itself holds all that is needed, and
 :math:`\mu_{-i} = (\mu - a b) / (1 - w a)`: the row's Gaussian site divided out.  The bounds of Jaakkola
 and Jordan and of the augmented hinge bend less than their sites (:math:`k < w`), and pay
-one more pass for their response.  Particles that set out from a belief and now see a row by moments of their own have
-their slopes and curvatures there; how a mean answers to them is still what the belief knows, and
-:math:`v_{-i} = v + a / (1 - w a) - a`.  Whatever a prior infers beside the weights (variances) is held as it is: where
+one more pass for their response.  Whatever a prior infers beside the weights (variances) is held as it is: where
 one row decides it, as in a table that is separable but for that row, its absence is not fully foretold.
 """
 
@@ -68,17 +66,13 @@ class LeftOut(NamedTuple):
     usable: Array
 
 
-def left_out(problem: Problem, belief: Belief, unit: Array, moved: tuple[Array, Array] | None = None) -> LeftOut:
+def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     """The leave-one-out moments of every row of a problem at its optimum.
 
     ``unit`` is the weight to leave out of each row: a row of sample weight k stands for k copies, and loses one.
-    ``moved`` are the latent means and variances of those who have gone on from the belief, if any.
     """
     y, unit = problem.table.y, like(unit, problem.table.weight)
     latent = problem.latent(belief)
-    if moved is not None:
-        mu, v = moved
-        latent = Latent(mu, latent.spread, v - latent.spread)
     sites = problem.likelihood.sites(y, latent.mu, latent.v)
     if problem.likelihood.site_is_curvature:
         return divided_out(latent, sites, Response(latent.spread, sites.w), unit, _foretold(problem, belief))
@@ -89,6 +83,35 @@ def left_out(problem: Problem, belief: Belief, unit: Array, moved: tuple[Array, 
     except NotPositiveDefiniteError:  # sums in single precision under enormous weights: the sites will have to do
         response = Response(latent.spread, sites.w)
     return divided_out(latent, sites, response, unit, _foretold(problem, belief))
+
+
+def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, unit: Array) -> LeftOut:
+    r"""The same for those who see rows by ``moments`` of their own: particles that have left the belief behind.
+
+    A row's slope ``g`` and curvature ``k`` are those at its moments.  How its mean answers to a slope when the row is
+    gone, all ``W`` of its weight in the problem (which may stand for other rows), is found from the features of the
+    problem under these curvatures,
+
+    .. math:: a_{-i} = \frac{a_k}{1 - W k a_k}, \quad \mu_{-i} = \mu - n\, a_{-i}\, g, \quad
+              v_{-i} = v + a_{-i} - \frac{a_{-i}}{1 + n k a_{-i}},
+
+    ``n`` being the ``unit`` that is left out.
+    """
+    (mu, v), xp = moments, namespace(moments[0])
+    y, weight, unit = problem.table.y, problem.table.weight, like(unit, problem.table.weight)
+    if mu.ndim == 2:
+        weight, unit = weight[:, None], unit[:, None]
+    sites, curvature = problem.likelihood.sites(y, mu, v), problem.likelihood.curvature(y, mu, v)
+    try:
+        a = problem.latent(_responding(problem, belief, curvature), rows_at=belief).spread
+    except NotPositiveDefiniteError:  # as above: what the belief knows will have to do
+        a = problem.latent(belief).spread
+    share = weight * curvature * a
+    usable = share <= _LARGEST_SHARE
+    without = a / xp.where(usable, 1 - share, xp.ones_like(share))
+    wider = v + without - without / (1 + unit * curvature * without)
+    mu = mu - unit * without * (sites.b - sites.w * mu)
+    return LeftOut(mu, wider, usable if mu.ndim == 1 else xp.all(usable, axis=1))
 
 
 def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[Problem, Array]:

@@ -113,8 +113,8 @@ class BayesianKernelMachine(TunedClassifier):
     bound_ : float, the objective of the Gaussian posterior, from which particles begin
     history_ : list of a dict for each pass, and then for some of the steps, with estimates of the mean log-density
     stop_reason_ : {"steps", "time", "interrupt"}, or as in `BayesianSVC`
-    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; of particles, a row
-        is left out by the Gaussian posterior's answer to its slope
+    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; of particles, rows
+        are left out by one Newton step under the kernel at the mean of theirs
 
     Examples
     --------

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ..arrays import to_numpy
 from ..chunks import gather_rows, sweep
-from ..loo import left_out, thinned
-from ..machine import Machine, tempered
+from ..loo import left_out_of, thinned
+from ..machine import Machine
+from ..rows import beneath, with_beneath
 from ..stein import Adam, State, init
 from ..streaming import NOTHING, Record
 from .found import Data, Found
@@ -47,13 +48,17 @@ class ParticleStream(NamedTuple):
 def without_each(start: Found, settled: Found, temperature: float) -> Record:
     """Each row as particles would see it without that row; of very many rows, some.
 
-    ``start`` has the belief that they set out from.  Under a temperature rows count by so much less.
+    How they answer to its absence is found with the kernel at the mean of theirs.  Under a temperature rows count by so
+    much less.
     """
     problem, unit = thinned(start.problem, start.data.unit)
-    table, cloud = problem.table, settled.inferred.ascent.point.belief
+    table, cloud = problem.table, cast(Any, settled.inferred.ascent.point.belief)
     view = settled.problem.rows.view(cloud, table.reference)
     moments = gather_rows(sweep(lambda index: view.moments(table.block(index)[0]), table.n_blocks, problem.n_jobs))
-    problem = problem.over(table._replace(weight=table.weight / temperature))
-    belief = tempered(start.inferred.ascent.point.belief, temperature)
-    mu, v, usable = left_out(problem, belief, unit / temperature, moments)
+    kernel = beneath(problem.rows).kernel.with_theta(np.mean(cloud.theta, axis=0, dtype=np.float64))
+    problem = replace(problem, rows=with_beneath(problem.rows, kernel=kernel)).over(
+        table._replace(weight=table.weight / temperature)
+    )
+    belief = start.inferred.ascent.point.belief
+    mu, v, usable = left_out_of(moments, problem, belief, unit / temperature)
     return Record(*map(to_numpy, (mu, v, table.y, table.weight * usable)))
