@@ -31,10 +31,11 @@ large the rooms of the house are.
 
 LEAST_SURE = """## What its authors are least sure of
 
-1. **Kernels that a sample judges.** At most 8,192 rows choose the length-scales, and on letter and digits, where
-   classes are many and rows are images, the kernels they choose are too smooth: a point or so behind
-   an SVC with a grid. More judges helped a little; what the judge should be there is not known. Columns that matter
-   in pairs only are looked for; those that matter in threes are not found.
+1. **Kernels that a sample judges.** At most 8,192 rows choose the length-scales. Evidence prefers kernels that few rows
+   learn soonest, which are too smooth for images of many classes. Half of the rows now foretell the other half and
+   decide whether the variance may grow; that is right for digits, but of a large table such as letter it asks
+   2,048 rows, which cannot say what all of them will prefer. Columns that matter in pairs only are looked for;
+   those that matter in threes are not found.
 2. **Leave-one-out losses after tuning.** Links are calibrated by rows that have tuned the kernel. From eight
    hundred rows on nothing of it can be measured; below, `loo_log_loss_` is too good, and probabilities may be
    somewhat too sure.

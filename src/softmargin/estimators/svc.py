@@ -47,6 +47,8 @@ class BayesianSVC(KernelClassifier):
         L-BFGS or by the gradient steps of Wenzel et al. (2017); or the logistic bound, after which the
         leave-one-out log loss may tie the length-scales together or change the variances.  None holds the kernel
         as given.  Otherwise the given kernel is a start, and a single number stays a single number.
+        Of more than two classes, ``"logistic"`` and ``"loo"`` first let one half of the rows foretell the other, which
+        says whether variances are to stay near the given ones.
         Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on (from
         4,096, where there are more than two classes).
     n_inducing : int or "auto"

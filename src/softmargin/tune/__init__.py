@@ -24,12 +24,13 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..monitor import Monitor
 from .evidence import MOST_UPDATES, Evidence, Judged, logistic_judge
+from .halves import variance_deviation
 from .judges import Judges, LabelledRows
 from .pairs import with_pairs
 from .points import moved_points
 from .quadratic import JOINT_TUNINGS, PUBLISHED, QUADRATIC_TUNINGS, Newton, Rounds, by_joint_ascent, by_rounds
 from .search import SHARE_OF_TIME, Choice, Optimiser, by_gradient_steps, by_quasi_newton, maximise
-from .space import Space, typical
+from .space import VARIANCES, Space, typical
 
 __all__ = [
     "JOINT_TUNINGS",
@@ -76,7 +77,7 @@ def choose_kernel(
     center = typical(kernel, columns)
 
     def best(apart: bool) -> Choice:
-        space, choice, history, paired = Space.around(center, apart), kernel, [], False
+        space, choice, history, paired = Space.around(center, apart, variances), kernel, [], False
         for judges in panels:
             if isinstance(choice, Choice) and monitor is not None and monitor.spent(SHARE_OF_TIME):
                 break  # more rows would be asked about this kernel alone
@@ -98,6 +99,9 @@ def choose_kernel(
         return found if judge.is_bound else Newton.like(found)
 
     n_updates, optimiser = _way_up(how, rounds)
+    variances = VARIANCES
+    if panels[0].n_classes > 2 and how in ("logistic", "loo"):
+        variances = variance_deviation(panels[:2][-1], center, columns, likelihood, monitor, n_jobs)
     choice = best(apart=True)
     if how != "loo":
         return choice

@@ -13,11 +13,12 @@ from ..inducing import MERGED_NUMBERS, explaining, merged, placed, scattered_poi
 from ..inference import Inferred
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
+from ..links import fit_softmax_link, log_losses
 from ..monitor import Monitor
 from ..priors import Classwise, Ridge
 from ..rows import ClasswiseRows, InducingRows
 from ..sampling import allotted, by_class, distinct_labelled, drawn_by_weight
-from ..steps import ascend
+from ..steps import Ascent, ascend
 from .evidence import MOST_UPDATES, Evidence
 
 #: Most rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
@@ -132,12 +133,25 @@ class Judges(NamedTuple):
 
     def left_out_losses(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None) -> np.ndarray:
         """The leave-one-out log loss of each row under a kernel, the link fitted to all of them; NaN if unknown."""
+        problem, ascent = self._fitted(kernel, likelihood, monitor)
+        record = Inferred(ascent).record(problem, self.unit)
+        return np.where(record.weight > 0, record.losses(record.link()), np.nan)
+
+    def foretold_losses(
+        self, others: Judges, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None
+    ) -> np.ndarray:
+        """The log loss of each of other rows under a model of these, the link fitted to all of those."""
+        problem, ascent = self._fitted(kernel, likelihood, monitor)
+        latent = problem.rows.lift(others.X).moments(problem.prior.effective(ascent.point.belief))
+        link = fit_softmax_link(latent.mu, latent.v, others.y, others.weight)
+        return log_losses(link.score(latent.mu, latent.v), others.y)
+
+    def _fitted(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None) -> tuple[Problem, Ascent]:
+        """A model of these rows, as it came to rest."""
         rows: Any = InducingRows.at(kernel, self.points)
         prior: Any = Ridge.isotropic(rows.n_weights)
         table = Table.of(self.X, self.y, self.weight, rows.n_weights)
         if self.n_classes > 2:
             rows, prior = ClasswiseRows(rows, self.n_classes), Classwise.alike(prior, self.n_classes)
         problem = Problem(table, rows, likelihood, prior)
-        ascent = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor)
-        record = Inferred(ascent).record(problem, self.unit)
-        return np.where(record.weight > 0, record.losses(record.link()), np.nan)
+        return problem, ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor)

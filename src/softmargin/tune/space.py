@@ -12,6 +12,8 @@ from ..kernels import Kernel
 
 #: Prior deviations of the logarithms: of all length-scales together, of each from the others, and of variances.
 TOGETHER, APART, VARIANCES = 1.0, 0.7, 1.0
+#: That of variances which are held near where they begin (softmargin.tune.halves).
+HELD = 0.25
 #: No parameter goes further than this many deviations from where its prior has it.
 _FARTHEST = 6.0
 
@@ -39,14 +41,14 @@ class Space(NamedTuple):
     deviation: np.ndarray
 
     @classmethod
-    def around(cls, center: Kernel, apart: bool = True) -> Space:
+    def around(cls, center: Kernel, apart: bool = True, variances: float = VARIANCES) -> Space:
         """The space about a kernel: one coordinate for each variance, and for length-scales as above."""
         groups, deviation, first = [], [], 0
         for role, size in center.roles:
             own = size if apart and size > 1 else 0
             together = len(deviation)
             groups.append(Group(slice(first, first + size), together, slice(together + 1, together + 1 + own)))
-            deviation += [TOGETHER if role == "length_scale" else VARIANCES, *[APART] * own]
+            deviation += [TOGETHER if role == "length_scale" else variances, *[APART] * own]
             first += size
         return cls(center, tuple(groups), np.array(deviation))
 
