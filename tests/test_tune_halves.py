@@ -9,9 +9,9 @@ from softmargin import BayesianSVC
 from softmargin.columns import describe
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import Rivals
-from softmargin.monitor import Monitor
+from softmargin.monitor import InterruptedFitWarning, Monitor
 from softmargin.tune import Judges, LabelledRows, Space, choose_kernel, halves
-from softmargin.tune.evidence import LOGISTIC_JUDGE
+from softmargin.tune.evidence import LOGISTIC_JUDGE, Evidence
 from softmargin.tune.space import HELD, VARIANCES
 
 K = 3
@@ -81,6 +81,27 @@ def test_nothing_is_asked_of_few_rows_or_of_kernels_without_a_variance(rows, mon
 def test_time_that_is_over_leaves_the_variance_free(rows):
     deviation = halves.variance_deviation(rows, KERNEL, describe(rows.X, rows.weight), Rivals(), Monitor(max_time=1e-9))
     assert deviation == VARIANCES
+
+
+@pytest.mark.parametrize("at_kernel", [2, 30])
+def test_one_interrupt_ends_all_of_the_tuning(rng, monkeypatch, at_kernel):
+    """While halves are asked, or in the first of several panels: no more kernels follow than a choice needs."""
+    X = rng.normal(size=(1500, 2))
+    y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=1500), [-0.5, 0.5])
+    at, seen = Evidence.at, []
+
+    def interrupted(self, kernel):
+        seen.append(kernel)
+        if len(seen) == at_kernel:
+            raise KeyboardInterrupt
+        return at(self, kernel)
+
+    monkeypatch.setattr(Evidence, "at", interrupted)
+    with pytest.warns(InterruptedFitWarning):
+        model = BayesianSVC(random_state=0).fit(X, y)
+    assert model.stop_reason_ == "interrupt"
+    assert len(seen) <= at_kernel + 3
+    assert model.score(X, y) > 0.6
 
 
 def test_a_held_variance_has_a_narrower_prior():

@@ -29,7 +29,7 @@ from .judges import Judges, LabelledRows
 from .pairs import with_pairs
 from .points import moved_points
 from .quadratic import JOINT_TUNINGS, PUBLISHED, QUADRATIC_TUNINGS, Newton, Rounds, by_joint_ascent, by_rounds
-from .search import SHARE_OF_TIME, Choice, Optimiser, by_gradient_steps, by_quasi_newton, maximise
+from .search import Choice, Optimiser, by_gradient_steps, by_quasi_newton, is_over, maximise
 from .space import VARIANCES, Space, typical
 
 __all__ = [
@@ -79,7 +79,7 @@ def choose_kernel(
     def best(apart: bool) -> Choice:
         space, choice, history, paired = Space.around(center, apart, variances), kernel, [], False
         for judges in panels:
-            if isinstance(choice, Choice) and monitor is not None and monitor.spent(SHARE_OF_TIME):
+            if isinstance(choice, Choice) and is_over(monitor):
                 break  # more rows would be asked about this kernel alone
             near = choice.kernel if isinstance(choice, Choice) else None
             panel = judges.seen_through(near or center, columns, is_near=near is not None)
@@ -147,7 +147,7 @@ def _kept_by_left_out(
     clock = None if monitor is None else monitor.silent()
     own, best, least = judges.left_out_losses(choice.kernel, likelihood, clock), choice, 0.0
     for rival in rivals:
-        if monitor is not None and monitor.spent(SHARE_OF_TIME):
+        if is_over(monitor):
             break
         gain = judges.left_out_losses(rival.kernel, likelihood, clock) - own
         known = np.isfinite(gain)

@@ -21,7 +21,7 @@ from ..monitor import Monitor
 from ..sampling import by_class
 from .evidence import logistic_judge
 from .judges import Judges
-from .search import SHARE_OF_TIME, maximise
+from .search import is_over, maximise
 from .space import HELD, VARIANCES, Space
 
 #: Points that a half is seen through: short length-scales look worse through fewer.
@@ -46,7 +46,7 @@ def variance_deviation(
     for deviation in (HELD, VARIANCES):
         space, judge = Space.around(center, variances=deviation), logistic_judge(judges.n_classes)
         choice = maximise(evidence(judge, n_jobs=n_jobs), space, start=center, monitor=monitor)
-        if choice.judged is None or (monitor is not None and monitor.spent(SHARE_OF_TIME)):
+        if choice.judged is None or is_over(monitor):
             return VARIANCES
         panel = seen.seen_through(choice.kernel, columns, is_near=False)
         clock = None if monitor is None else monitor.silent()

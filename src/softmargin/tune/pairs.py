@@ -19,7 +19,7 @@ from ..kernels import Kernel
 from ..monitor import Monitor
 from .evidence import Evidence
 from .judges import Judges
-from .search import SHARE_OF_TIME, Choice, by_quasi_newton, maximise_again
+from .search import Choice, by_quasi_newton, is_over, maximise_again
 from .space import Space
 
 #: How often a kernel is asked what it has missed.
@@ -39,7 +39,7 @@ def with_pairs(
 ) -> Choice:
     """A choice, or a better one from where columns are open that say something only in pairs."""
     for _ in range(_ROUNDS):
-        if choice.judged is None or (monitor is not None and (monitor.interrupted or monitor.spent(SHARE_OF_TIME))):
+        if choice.judged is None or is_over(monitor):
             break
         found = paired_columns(panel.means(columns), evidence.row_slopes(choice.judged), panel.weight, columns)
         start = opened(choice.kernel, space, found, len(columns.spread))

@@ -22,7 +22,7 @@ _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
 #: Nats by which another start may be behind a choice and still be followed, and by which its end must be ahead.
 _FAR_BEHIND, _BETTER = 5.0, 2.0
 #: The share of a time budget that may be spent before the ascent begins.
-SHARE_OF_TIME = 0.5
+_SHARE_OF_TIME = 0.5
 #: Kernels that are judged however little time there is: where the search begins, its first step, and one that has
 #: learned from it.
 _FEWEST_KERNELS = 3
@@ -65,7 +65,7 @@ class Search:
     ) -> tuple[float, np.ndarray]:
         """What ``at`` says of a kernel, with the prior; only candidates are remembered."""
         enough = len(self.history) >= self._fewest
-        if self._monitor is not None and enough and self._monitor.spent(SHARE_OF_TIME):
+        if enough and is_over(self._monitor):
             raise _EnoughError
         prior, prior_slopes = self._space.log_prior(x)
         kernel = self._space.at(x)
@@ -100,6 +100,11 @@ class Search:
     def choice(self) -> Choice:
         # Nobody knows more of these digits, and so tables that differ by rounding alone get the same kernel.
         return Choice(self._space.at(np.round(self.best, _DIGITS)), -self._least, self.history, self._judged)
+
+
+def is_over(monitor: Monitor | None) -> bool:
+    """Whether tuning has had its share of the time, or the user has asked for its end."""
+    return monitor is not None and (monitor.interrupted or monitor.spent(_SHARE_OF_TIME))
 
 
 class _EnoughError(Exception):
