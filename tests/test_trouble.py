@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from promises import check, check_warnings, outcome, watched
-from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
+from softmargin import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.arrays import NotPositiveDefiniteError
 from softmargin.tables import TableClassifier
 from strategies import Trouble, troubles
@@ -229,3 +229,22 @@ def test_directions_of_particles_whose_squares_single_precision_cannot_hold():
             model.partial_fit(row[None, :], [label], classes=["no", "yes"])
         check(model, Trouble(model, X, np.array(["no", "yes"]), None, X, False, False, ""))
     check_warnings(seen)
+
+
+def test_draws_of_weights_whose_squares_are_no_numbers():
+    X = np.array([[-1.5e-323, 1e-200], [np.nan, 1e-200]])
+    sound(
+        BayesianLinearSVC(inference="gibbs", random_state=0),
+        X,
+        np.array([0, 1]),
+        sample_weight=np.array([1.3e-296] * 2),
+    )
+
+
+def test_columns_in_their_own_units_whose_squares_are_no_numbers_foretell_nothing():
+    sound(BayesianMixedSVC(standardize=False, random_state=0), np.array([[0.0], [3.3e-157]]), np.array([0, 1]))
+
+
+def test_a_column_that_varies_in_a_row_of_no_weight_is_constant():
+    X = np.array([[-4.9e-293, -2.4e298, 1.3e161], [-1.4e-263, -8.5e229, 2.5e234]])
+    sound(BayesianGPC(random_state=0), X, np.array([1, 0]), sample_weight=np.array([7.8e8, 8.4e-250]))

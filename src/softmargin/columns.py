@@ -88,6 +88,7 @@ class Moments(NamedTuple):
     def columns(self) -> Columns:
         largest = np.maximum(self.high - self.mean, self.mean - self.low)
         constant = largest <= np.maximum(_CONSTANT * np.abs(self.mean), _LEAST)
+        constant |= self.spread <= _LEAST  # where all but one row hardly weigh anything
         return Columns(self.mean, np.where(constant, np.maximum(1.0, np.abs(self.mean)), self.spread))
 
 

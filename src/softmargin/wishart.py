@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, multigammaln  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arrays import cholesky, inverse_lower
+from .arrays import NotPositiveDefiniteError, cholesky, inverse_lower
 
 
 class InverseWishart(NamedTuple):
@@ -33,7 +33,13 @@ class InverseWishart(NamedTuple):
     @property
     def mean_precision(self) -> np.ndarray:
         R = inverse_lower(cholesky(self.scale))
-        return self.dof * R.T @ R
+        with np.errstate(over="ignore", invalid="ignore"):
+            precision = self.dof * R.T @ R
+        if not np.isfinite(precision).all():
+            raise NotPositiveDefiniteError(
+                "Columns vary by so little that the squares of their spreads are no numbers."
+            )
+        return precision
 
     @property
     def mean(self) -> np.ndarray:

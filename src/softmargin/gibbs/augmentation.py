@@ -190,7 +190,8 @@ def _far_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> 
     r""":math:`PG(c, f)` for large :math:`|f|`: the first term of its density, an inverse Gaussian of mean
     :math:`c / (2 |f|)` and shape :math:`c^2 / 4`, has the mass :math:`(1 + e^{-|f|})^c`, and the others make up for it.
     """
-    return rng.wald(c / (2 * np.abs(f)), c**2 / 4)
+    least = np.finfo(float).tiny  # of rows that hardly weigh anything, squares are no numbers
+    return rng.wald(np.maximum(c / (2 * np.abs(f)), least), np.maximum(c**2 / 4, least))
 
 
 def _small_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
