@@ -248,3 +248,10 @@ def test_columns_in_their_own_units_whose_squares_are_no_numbers_foretell_nothin
 def test_a_column_that_varies_in_a_row_of_no_weight_is_constant():
     X = np.array([[-4.9e-293, -2.4e298, 1.3e161], [-1.4e-263, -8.5e229, 2.5e234]])
     sound(BayesianGPC(random_state=0), X, np.array([1, 0]), sample_weight=np.array([7.8e8, 8.4e-250]))
+
+
+def test_links_of_classes_where_scipy_finds_no_step():
+    X = 1e300 * np.array([[1.0, -1, 0], [1, 1, 0], [-1, -1, 0], [-1, -1, 0], [1, -1, 0]])
+    X[:, 2] = -4.041540862573009e290, -2.8315651776424813e93, 5.688194075062923e280, 2.9046981389779028e256, 9.7e61
+    model = TableClassifier(classifier=BayesianGPC(tune="loo", random_state=0))
+    sound(model, X, np.array([1, 0, 0, 2, 0]), sample_weight=np.full(5, 119109035.78254111))

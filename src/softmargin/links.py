@@ -201,9 +201,12 @@ def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
         return latest[1]
 
     options = {"gtol": 1e-12, "maxiter": _MOST_STEPS}
-    best = minimize(
-        lambda x: at(x)[:2], start, jac=True, hess=lambda x: at(x)[2], method="trust-exact", options=options
-    ).x
+    try:
+        best = minimize(
+            lambda x: at(x)[:2], start, jac=True, hess=lambda x: at(x)[2], method="trust-exact", options=options
+        ).x
+    except UnboundLocalError:  # SciPy finds no step where the curvature is all but that of a straight line
+        best = minimize(lambda x: at(x)[:2], start, jac=True, method="L-BFGS-B").x
     _, slope, curvature = loss(best)
     step = np.linalg.solve(curvature, slope)
     return best - step if np.max(np.abs(step)) < _LAST_STEP else best
