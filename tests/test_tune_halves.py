@@ -10,6 +10,7 @@ from softmargin.columns import describe
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import Rivals
 from softmargin.monitor import InterruptedFitWarning, Monitor
+from softmargin.steps import ascend
 from softmargin.tune import Judges, LabelledRows, Space, choose_kernel, halves
 from softmargin.tune.evidence import LOGISTIC_JUDGE, Evidence
 from softmargin.tune.space import HELD, VARIANCES
@@ -102,6 +103,25 @@ def test_one_interrupt_ends_all_of_the_tuning(rng, monkeypatch, at_kernel):
     assert model.stop_reason_ == "interrupt"
     assert len(seen) <= at_kernel + 3
     assert model.score(X, y) > 0.6
+
+
+@pytest.mark.parametrize("how", ["logistic", "loo"])
+def test_an_interrupt_while_halves_are_foretold_ends_the_tuning(rows, how, monkeypatch):
+    """The ascent keeps what it has; whoever asked for it has to say so."""
+    at, seen = Evidence.at, []
+    monkeypatch.setattr(Evidence, "at", lambda self, kernel: (seen.append(kernel), at(self, kernel))[1])
+
+    def interrupted(*args, **settings):
+        seen.clear()
+        return ascend(*args, **settings)._replace(reason="interrupt")
+
+    monkeypatch.setattr("softmargin.tune.judges.ascend", interrupted)
+    with pytest.warns(InterruptedFitWarning):
+        model = BayesianSVC(tune=how, random_state=0).fit(rows.X, rows.y)
+    assert model.stop_reason_ == "interrupt"
+    assert len(seen) <= 3
+    with pytest.raises(KeyboardInterrupt):  # nobody is there to keep it
+        rows.left_out_losses(KERNEL, Rivals())
 
 
 def test_a_held_variance_has_a_narrower_prior():

@@ -144,12 +144,11 @@ def _kept_by_left_out(
     judges: Judges, choice: Choice, rivals: list[Choice], likelihood: Likelihood, monitor: Monitor | None = None
 ) -> Choice:
     """The choice, unless a rival's leave-one-out loss is less by more than a standard error of the difference."""
-    clock = None if monitor is None else monitor.silent()
-    own, best, least = judges.left_out_losses(choice.kernel, likelihood, clock), choice, 0.0
+    own, best, least = judges.left_out_losses(choice.kernel, likelihood, monitor), choice, 0.0
     for rival in rivals:
         if is_over(monitor):
             break
-        gain = judges.left_out_losses(rival.kernel, likelihood, clock) - own
+        gain = judges.left_out_losses(rival.kernel, likelihood, monitor) - own
         known = np.isfinite(gain)
         if not known.any():
             continue

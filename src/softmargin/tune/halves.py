@@ -44,13 +44,14 @@ def variance_deviation(
     seen, unseen = halves(judges, columns)
     evidence, losses = seen.seen_through(center, columns, is_near=False).evidence, []
     for deviation in (HELD, VARIANCES):
+        if is_over(monitor):
+            return VARIANCES
         space, judge = Space.around(center, variances=deviation), logistic_judge(judges.n_classes)
         choice = maximise(evidence(judge, n_jobs=n_jobs), space, start=center, monitor=monitor)
         if choice.judged is None or is_over(monitor):
             return VARIANCES
         panel = seen.seen_through(choice.kernel, columns, is_near=False)
-        clock = None if monitor is None else monitor.silent()
-        losses.append(unseen.weight @ panel.foretold_losses(unseen, choice.kernel, likelihood, clock))
+        losses.append(unseen.weight @ panel.foretold_losses(unseen, choice.kernel, likelihood, monitor))
     return HELD if losses[0] <= losses[1] else VARIANCES
 
 

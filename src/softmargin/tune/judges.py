@@ -147,11 +147,17 @@ class Judges(NamedTuple):
         return log_losses(link.score(latent.mu, latent.v), others.y)
 
     def _fitted(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None) -> tuple[Problem, Ascent]:
-        """A model of these rows, as it came to rest."""
+        """A model of these rows, as it came to rest, or as it was when the user asked for an end: the monitor knows."""
         rows: Any = InducingRows.at(kernel, self.points)
         prior: Any = Ridge.isotropic(rows.n_weights)
         table = Table.of(self.X, self.y, self.weight, rows.n_weights)
         if self.n_classes > 2:
             rows, prior = ClasswiseRows(rows, self.n_classes), Classwise.alike(prior, self.n_classes)
         problem = Problem(table, rows, likelihood, prior)
-        return problem, ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=monitor)
+        clock = None if monitor is None else monitor.silent()
+        ascent = ascend(problem, tol=_LOO_TOLERANCE, max_passes=_LOO_PASSES, monitor=clock)
+        if ascent.reason == "interrupt":
+            if monitor is None:
+                raise KeyboardInterrupt
+            monitor.interrupted = True
+        return problem, ascent
