@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.testing import assert_allclose
 from scipy.special import digamma, gammaln
 
 from softmargin.priors.variance import InverseGamma
@@ -147,3 +148,19 @@ def row_cost(entries, imputation, n_columns, start):
     cost += 0.5 * np.trace(imputation.precision @ second)
     gone = np.flatnonzero(np.diag(V))
     return cost - 0.5 * np.linalg.slogdet(2 * np.pi * np.e * V[np.ix_(gone, gone)])[1]
+
+
+def assert_highest_at(filled, missing, value, bound, rng):
+    """The bound of each row with gaps is ``value`` at the moments that fill them, and less at others near them."""
+    n_columns = missing.shape[1]
+    for batch, covariances in zip(filled.batches, filled.covariances, strict=True):
+        for i, gone, block in zip(batch.rows, batch.columns, covariances, strict=True):
+            V, mean = np.zeros((n_columns, n_columns)), filled.values[i]
+            V[np.ix_(gone, gone)] = block
+            assert_allclose(bound(i, mean, V), value[i], rtol=1e-9)
+            for _ in range(4):
+                step = np.where(missing[i], 1e-2 * rng.normal(size=n_columns), 0)
+                turn = 1e-2 * rng.normal(size=V.shape) * np.outer(missing[i], missing[i])
+                bump = np.eye(n_columns) + turn
+                assert bound(i, mean + step, V) < value[i]
+                assert bound(i, mean, bump @ V @ bump.T) < value[i]

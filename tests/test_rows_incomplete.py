@@ -303,14 +303,4 @@ def test_entries_come_to_rest_where_the_bound_is_highest(case, rng):
         l = AugmentedHinge().sites(y[i : i + 1], np.array([mu]), v).l[0]  # noqa: E741
         return l - naive.row_cost(entries, case.imputation, D, case.start)
 
-    for batch, covariances in zip(filled.batches, filled.covariances, strict=True):
-        for i, gone, block in zip(batch.rows, batch.columns, covariances, strict=True):
-            V = np.zeros((D, D))
-            V[np.ix_(gone, gone)] = block
-            mean = filled.values[i]
-            assert_allclose(bound(i, mean, V), value[i], rtol=1e-9)
-            for _ in range(4):
-                step = np.where(case.missing[i], 1e-2 * rng.normal(size=D), 0)
-                bump = np.eye(D) + 1e-2 * rng.normal(size=(D, D)) * np.outer(case.missing[i], case.missing[i])
-                assert bound(i, mean + step, V) < value[i]
-                assert bound(i, mean, bump @ V @ bump.T) < value[i]
+    naive.assert_highest_at(filled, case.missing, value, bound, rng)
