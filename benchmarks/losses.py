@@ -10,10 +10,11 @@ make 12,000 rows times classes; at most 4,000 are tested.
 
 Losses: ``hinge``, ``logistic`` and, for the kernel, ``hinge-augmented``; of `BayesianSVC` and of `BayesianLinearSVC`
 with everything else as it is by default, which for more than two classes means Weston-Watkins and softmax.  By default
-the logistic bound judges kernels whatever the loss is, so it does so once for all losses of a split: the fits are
-those of the default (to rounding), and the seconds (of processor time, to fit and ``predict_proba``, one thread) are
-without the kernel's, which are shown apart.  Noise: the same with the labels of a random tenth of the fitted rows, and
-of no other rows, changed to another class.
+the logistic bound judges kernels whatever the loss is, so it does so once for all losses of a split: for two classes
+the fits are those of the default (to rounding); for more, where models of the loss itself say whether the variance is
+held, all losses share what the hinge says.  The seconds (of processor time, to fit and ``predict_proba``, one thread)
+are without the kernel's, which are shown apart.  Noise: the same with the labels of a random tenth of the fitted rows,
+and of no other rows, changed to another class.
 
 Measures: error; log loss (a class that was not fitted has probability 1e-15); Brier score (half the squared distance of
 the probabilities from what was, for two classes the usual one); expected calibration error of the predicted class.
