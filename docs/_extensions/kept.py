@@ -25,12 +25,13 @@ class Result(NamedTuple):
 
 
 class Benchmark(NamedTuple):
-    """A script: its claim, how that is measured, and its kept results."""
+    """A script: its claim, how that is measured, its kept results, and what the list of benchmarks says of them."""
 
     name: str
     claim: str
     method: str
     results: list[Result]
+    summary: str = ""
 
 
 def benchmark(name: str) -> Benchmark:
@@ -38,7 +39,14 @@ def benchmark(name: str) -> Benchmark:
     docstring = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
     claim, _, method = docstring.partition("\n\n")
     claim = re.sub(r"^Claim: *", "", " ".join(claim.split()))
-    return Benchmark(name, claim[:1].upper() + claim[1:], method, [_result(path, name) for path in kept_of(name)])
+    results = [_result(path, name) for path in kept_of(name)]
+    return Benchmark(name, claim[:1].upper() + claim[1:], method, results, _summary(name))
+
+
+def _summary(name: str) -> str:
+    """The row of a script in ``benchmarks/README.md``, between its name and the links to its results."""
+    row = re.search(rf"^\| `{name}\.py` \| (.*) \| [^|]* \|$", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE)
+    return "" if row is None else row[1]
 
 
 def names() -> list[str]:
