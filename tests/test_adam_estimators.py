@@ -78,7 +78,7 @@ def test_a_fit_that_is_cut_short_keeps_its_model(stop, moons, interrupt_pass):
     settings = {"kernel": KERNEL, "tune": None, "n_inducing": 30, "inference": "adam", "random_state": 0}
     if stop == "interrupt":
         interrupt_pass(30)
-        with pytest.warns(InterruptedFitWarning, match="the best one found so far"):
+        with pytest.warns(InterruptedFitWarning, match="the best model found so far"):
             model = BayesianSVC(**settings).fit(X, y)
     else:
         model = BayesianSVC(**settings, max_time=1e-9).fit(X, y)
@@ -94,6 +94,6 @@ def test_what_is_more_than_one_gaussian_is_refused(refused, moons):
     model = BayesianLinearSVC(inference="adam", prior="laplace-zero" if refused == "selected" else "ridge")
     if refused == "missing":
         X[3, 1] = np.nan
-    with pytest.raises(ValueError, match="inference='adam' looks for one Gaussian of the weights"):
+    with pytest.raises(ValueError, match="inference='adam' fits a single Gaussian for the weights"):
         model.fit(X, y)
     assert not hasattr(model, "link_")

@@ -130,7 +130,7 @@ def test_its_parameters_are_cloned(moons):
 
 def test_quadratics_of_classes_that_meet_are_refused():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match="y has 3 classes that meet; use multi_class='ovr'"):
+    with pytest.raises(ValueError, match="y has 3 classes; use multi_class='ovr'"):
         BayesianGPC(loss="jj", tune="alternate", multi_class="one-vs-each").fit(X, y)
 
 
@@ -148,7 +148,7 @@ def test_quadratics_of_classes_that_meet_are_refused():
         ({"loss": "taylor", "tune": "full"}, "'taylor' does not have"),
         ({"loss": "taylor", "tune": "bound"}, "no bound to tune by; use tune='alternate'"),
         ({"multi_class": "crammer-singer"}, "multi_class must be one of"),
-        ({"multi_class": "softmax", "loss": "jj"}, "loss='jj' has no part"),
+        ({"multi_class": "softmax", "loss": "jj"}, "has its own bound, which loss='jj' cannot be combined with"),
         ({"n_upd": 0}, "n_upd must be an integer >= 1"),
         ({"n_fun": 2.5}, "n_fun must be an integer"),
         ({"n_fun": 1}, "n_fun must be at least 2"),

@@ -236,7 +236,7 @@ def test_a_table_that_planes_separate_has_a_finite_answer(rng):
 
 @pytest.mark.parametrize("inference", ["gibbs", "ecm"])
 def test_what_is_known_for_two_classes_only_is_refused(inference, table):
-    with pytest.raises(ValueError, match=f"inference='{inference}' is for two classes, and y has 3"):
+    with pytest.raises(ValueError, match=f"inference='{inference}' supports two classes only, and y has 3"):
         BayesianLinearSVC(inference=inference).fit(*table)
 
 

@@ -126,7 +126,9 @@ def test_ways_for_classes_to_meet_that_have_no_bound_are_refused(word, table):
     whole, X, y = table
     settings = {"multi_class": word} | ({"loss": "logistic"} if word == "softmax" else {})
     for model in (BayesianLinearSVC(**settings), BayesianMixedSVC(**settings)):
-        with pytest.raises(ValueError, match=f"multi_class='{word}' compares the classes.*use 'ovr'.*or impute"):
+        with pytest.raises(
+            ValueError, match=f"multi_class='{word}' has no bound for rows with missing .*'ovr'.*or impute"
+        ):
             model.fit(X, y)
         assert not hasattr(model, "coef_")
         assert model.fit(whole, y).score(X, y) > 0.5

@@ -388,5 +388,5 @@ def test_cross_validation_and_weights_of_classes(table):
     by_class = BayesianMixedSVC(FORMULA, class_weight=factor).fit(frame, y)
     by_row = BayesianMixedSVC(FORMULA).fit(frame, y, sample_weight=np.vectorize(factor.get)(y))
     assert_allclose(by_class.coef_, by_row.coef_, rtol=1e-3, atol=1e-5)
-    with pytest.raises(ValueError, match="inference='gibbs' is for two classes"):
+    with pytest.raises(ValueError, match="inference='gibbs' supports two classes only"):
         BayesianMixedSVC(FORMULA, inference="gibbs").fit(frame, y)

@@ -343,5 +343,5 @@ def test_parameters_are_checked(settings, message, table):
 
 def test_groups_alone_are_nothing_for_a_kernel(table):
     frame, y = table
-    with pytest.raises(ValueError, match="at least one column beside the groups"):
+    with pytest.raises(ValueError, match="at least one column besides the groups"):
         BayesianMixedSVC(groups="clinic", kernel="rbf").fit(frame[["clinic"]], y)

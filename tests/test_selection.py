@@ -162,16 +162,16 @@ def test_draws_agree_with_the_ascent(table):
 
 @pytest.mark.parametrize("inference", ["svi", "ecm"])
 def test_inferences_of_one_gaussian_are_refused(inference, table):
-    with pytest.raises(ValueError, match=f"inference='{inference}' looks for one Gaussian of the weights"):
+    with pytest.raises(ValueError, match=f"inference='{inference}' fits a single Gaussian for the weights"):
         BayesianLinearSVC(prior="laplace-zero", inference=inference).fit(*table)
 
 
 def test_batches_are_refused(table):
     X, y = table
     model = BayesianLinearSVC(prior="laplace-zero")
-    with pytest.raises(ValueError, match="partial_fit keeps one Gaussian of the past"):
+    with pytest.raises(ValueError, match="partial_fit keeps a single Gaussian of the past"):
         model.partial_fit(X, y, classes=[False, True])
-    with pytest.raises(ValueError, match="partial_fit keeps one Gaussian of the past"):
+    with pytest.raises(ValueError, match="partial_fit keeps a single Gaussian of the past"):
         model.fit(X, y).partial_fit(X, y)
 
 

@@ -86,7 +86,7 @@ def test_given_points_may_be_a_frame_whose_columns_are_checked(moons):
         BayesianSVC(inducing=frame.iloc[:9, ::-1]).fit(frame, y)
     with pytest.raises(ValueError, match="finite"):
         BayesianSVC(inducing=np.full((3, 2), np.nan)).fit(X, y)
-    with pytest.raises(ValueError, match="'batch' has its points at the rows"):
+    with pytest.raises(ValueError, match="'batch' uses the rows as inducing points"):
         BayesianSVC(inducing=X[:9], inference="batch").fit(X, y)
 
 

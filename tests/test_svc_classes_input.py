@@ -176,15 +176,15 @@ def test_batches_follow_a_fit(classifier, link, iris):
     [
         (
             {"multi_class": "crammer-singer", "loss": "logistic"},
-            "goes with loss='auto' or 'hinge' or 'hinge-augmented'",
+            "requires loss='auto' or 'hinge' or 'hinge-augmented'",
         ),
-        ({"multi_class": "crammer-singer", "loss": "probit"}, "'crammer-singer' goes with loss"),
-        ({"multi_class": "softmax", "loss": "hinge"}, "'softmax' goes with loss='logistic', got 'hinge'"),
-        ({"multi_class": "softmax"}, "'softmax' goes with loss='logistic', got 'auto'"),
+        ({"multi_class": "crammer-singer", "loss": "probit"}, "'crammer-singer' requires loss"),
+        ({"multi_class": "softmax", "loss": "hinge"}, "'softmax' requires loss='logistic', got 'hinge'"),
+        ({"multi_class": "softmax"}, "'softmax' requires loss='logistic', got 'auto'"),
         ({"multi_class": "one-vs-each"}, "multi_class must be one of 'auto', 'weston-watkins', 'crammer-singer'"),
         ({"multi_class": None}, "multi_class must be one of"),
-        ({"inference": "gibbs"}, "inference='gibbs' is for two classes, and y has 3"),
-        ({"inference": "ecm"}, "inference='ecm' is for two classes, and y has 3"),
+        ({"inference": "gibbs"}, "inference='gibbs' supports two classes only, and y has 3"),
+        ({"inference": "ecm"}, "inference='ecm' supports two classes only, and y has 3"),
     ],
     ids=str,
 )

@@ -233,8 +233,8 @@ def climb(
     """
     if not (problem.prior.is_plain and problem.prior.is_gaussian):
         raise ValueError(
-            "inference='adam' follows the slopes of one Gaussian of the weights, which is not all there is to find "
-            "where variables are selected, entries are missing or rows are grouped; use 'auto', 'cavi' or 'gibbs'."
+            "inference='adam' fits a single Gaussian for the weights, which is not enough when variables are selected, "
+            "entries are missing or rows are grouped; use 'auto', 'cavi' or 'gibbs'."
         )
     walk, size = Walk.random(problem.table.n_rows, rng), batch_size(problem, batch_rows)
     tol = max(tol, 10 * precision_of(problem.table.reference))  # less than rounding is not to be had

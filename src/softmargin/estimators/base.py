@@ -82,16 +82,16 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     _FRAMES: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fits the classifier.
+        """Fit the classifier.
 
         Parameters
         ----------
         X : array, CSR matrix or frame of shape (n_rows, n_columns), or a source of rows
-            Rows to learn from.  A source need not fit in memory: see `softmargin.chunks`.
+            Training rows.  A source need not fit in memory: see `softmargin.chunks`.
         y : sequence of n_rows labels, or the name of a column of files
             Two classes or more, of any type that sorts.
         sample_weight : sequence of n_rows weights, or the name of a column of files, optional
-            A row of weight k counts as k copies of it; a row of weight 0 is not there.
+            A row of weight k counts as k copies of it; rows of weight 0 are ignored.
 
         Returns
         -------
@@ -106,21 +106,21 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of rows whose label is foretold.
+        """Accuracy: the share of rows whose label is predicted correctly.
 
         Parameters
         ----------
         X : array, CSR matrix or frame of shape (n_rows, n_columns), or a source of rows with their labels
-            Rows to foretell.
+            Rows to predict.
         y : sequence of n_rows labels, or the name of a column of files
-            What they are; taken from the frame where a formula names them.
+            True labels; taken from the frame if a formula names them.
         sample_weight : sequence of n_rows weights, or the name of a column of files, optional
             How much each row counts.
 
         Returns
         -------
         float
-            The share of the weight of all rows.
+            The weighted share of correct predictions.
         """
         check_is_fitted(self)
         source = source_of(X, y, sample_weight)
@@ -161,8 +161,8 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         if place is not None and (not problem.prior.is_plain or data.is_missing(data.X.shape[1])):
             if self.device is not None:
                 raise ValueError(
-                    f"device={self.device!r} has no way to select variables, to model missing entries or to group "
-                    f"rows: leave it as None."
+                    f"device={self.device!r} does not support variable selection, missing entries or grouped rows; "
+                    f"leave it as None."
                 )
             place = None
         with nullcontext() if place is None else place.at_work():
@@ -262,7 +262,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         allowed = {"gibbs": DRAWABLE, "ecm": HINGES}.get(self.inference)
         if allowed is not None and not (isinstance(given, str) and given in ("auto", *allowed)):
             raise ValueError(
-                f"inference={self.inference!r} rests on an augmentation, which loss={self.loss!r} does not have; use "
+                f"inference={self.inference!r} relies on an augmentation, which loss={self.loss!r} does not have; use "
                 f"one of {', '.join(map(repr, allowed))}."
             )
         positive_integer("batch_size", self.batch_size, words=("auto",))
@@ -280,7 +280,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         Checkpoint.of(getattr(self, "checkpoint", None))
         one_of("precision", self.precision, PRECISIONS)
         if self.device is not None and self.inference == "gibbs":
-            raise ValueError("inference='gibbs' draws on the CPU: leave device as None.")
+            raise ValueError("inference='gibbs' runs on the CPU: leave device as None.")
 
     def _loss_given(self) -> str | Likelihood:
         """What ``loss=`` says: the library's word, or a likelihood for which it has none."""
@@ -295,22 +295,22 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         if allowed is not None and not (isinstance(given, str) and given in allowed):
             words = [word for word in allowed if self._LOSSES.get(word) in allowed]
             raise ValueError(
-                f"multi_class={self.multi_class!r} goes with loss={' or '.join(map(repr, words))}, got {self.loss!r}."
+                f"multi_class={self.multi_class!r} requires loss={' or '.join(map(repr, words))}, got {self.loss!r}."
             )
 
     def _refuse_classes(self, n_classes: int) -> None:
         """Some things are known for two classes only."""
         if n_classes > 2 and self.inference in ("gibbs", "ecm"):
             raise ValueError(
-                f"inference={self.inference!r} is for two classes, and y has {n_classes}; use 'auto', 'cavi', 'svi' "
-                f"or 'adam', or put the classifier into sklearn.multiclass.OneVsRestClassifier."
+                f"inference={self.inference!r} supports two classes only, and y has {n_classes}; use 'auto', 'cavi', "
+                f"'svi' or 'adam', or wrap the classifier in sklearn.multiclass.OneVsRestClassifier."
             )
 
     def _refuse_inference(self, prior: Prior) -> None:
         if self.inference in ("svi", "adam", "ecm") and not prior.is_plain:
             raise ValueError(
-                f"inference={self.inference!r} looks for one Gaussian of the weights, which is not all there is to "
-                f"find where variables are selected or entries are missing; use 'auto', 'cavi' or 'gibbs'."
+                f"inference={self.inference!r} fits a single Gaussian for the weights, which is not enough when "
+                f"variables are selected or entries are missing; use 'auto', 'cavi' or 'gibbs'."
             )
 
     @abstractmethod
@@ -358,14 +358,12 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     def _warn(self, reason: str) -> None:
         """Says so if the ascent was cut short."""
         if reason == "interrupt":
-            warnings.warn("Interrupted: the model is the best one found so far.", InterruptedFitWarning, stacklevel=3)
+            warnings.warn("Interrupted: this is the best model found so far.", InterruptedFitWarning, stacklevel=3)
         if reason == "stalled":
-            warnings.warn(
-                "No step raises the bound any more, though it is not at rest.", ConvergenceWarning, stacklevel=3
-            )
+            warnings.warn("The bound stopped increasing before it converged.", ConvergenceWarning, stacklevel=3)
         if reason == "passes":
             warnings.warn(
-                f"The bound was still to rise after max_iter={self.max_iter} passes; raise max_iter or tol.",
+                f"The bound had not converged after max_iter={self.max_iter} passes; raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -41,7 +41,7 @@ class DesignedClassifier(BayesianClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.formula is not None and not (_is_empty(self.groups) and _is_empty(self.splines)):
-            raise ValueError("Give a formula, or groups and splines, but not both: a formula says all of it.")
+            raise ValueError("Give either a formula, or groups and splines, but not both.")
 
     def _check_data(
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
@@ -96,8 +96,8 @@ class DesignedClassifier(BayesianClassifier):
         known = sorted(name for name in set(_CALLS.findall(right)) if name != "I" and not name.startswith("np."))
         if known or not _is_empty(self.splines):
             raise ValueError(
-                f"{', '.join(known) or 'splines'} would have to know all rows for knots, means or categories, and "
-                f"these are not in memory; write such columns to the files, or fit a sample."
+                f"{', '.join(known) or 'splines'} would need all rows in memory to find knots, means or categories; "
+                f"write such columns to the files, or fit a sample."
             )
 
     def _design_of(self, X: Any, weight: np.ndarray | None) -> Design:

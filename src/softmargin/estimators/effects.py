@@ -96,11 +96,11 @@ def _refuse_far(extent: np.ndarray) -> None:
     """Columns that lie far from zero in units of their spread, or whose own units are no units for a prior."""
     far = np.flatnonzero(extent > _FURTHEST)
     if len(far):
-        more = f" (and {len(far) - 1} more columns go far)" if len(far) > 1 else ""
+        more = f" (and {len(far) - 1} more columns are too large)" if len(far) > 1 else ""
         raise ValueError(
-            f"Column {far[0]} reaches {extent[far[0]]:g}{more} where fit_intercept=False leaves it off its mean or "
-            f"standardize=False in its own units, and {_FURTHEST:g} is the most: beyond it no prior is felt. Leave "
-            f"both as True, or take the column about its mean and in larger units."
+            f"Column {far[0]} reaches {extent[far[0]]:g}{more} in the units of the prior, where fit_intercept=False "
+            f"leaves it uncentred or standardize=False unscaled; beyond {_FURTHEST:g} the prior has no effect. Leave "
+            f"both as True, or centre the column and express it in larger units."
         )
 
 
@@ -128,9 +128,9 @@ def with_gaps(model: Any, rows: Any, prior: Any, columns: ColumnModel, data: Dat
     if data.n_classes > 2:
         if model.multi_class not in ("auto", "ovr"):
             raise ValueError(
-                f"multi_class={model.multi_class!r} compares the classes of a row, whose latent values vary together "
-                f"where entries of the row are missing, in a way that it has no bound for; use 'ovr', which is 'auto' "
-                f"there, or impute the missing values first."
+                f"multi_class={model.multi_class!r} has no bound for rows with missing entries, because the latent "
+                f"values of their classes are correlated; use 'ovr', which is 'auto' in this case, or impute the "
+                f"missing values first."
             )
         rows, prior = ClasswiseRows(rows, data.n_classes), Classwise.alike(prior, data.n_classes)
     return IncompleteRows(rows, columns.n_columns), Imputing(prior, columns, float(data.weight.sum()))
@@ -258,14 +258,14 @@ class FixedEffectsMixin:
             return self.rows_
         if not isinstance(self._seen_belief.hyper, Imputation):
             raise ValueError(
-                f"X has missing values, but what its columns say of each other was not learned: the fit saw columns "
-                f"that rounding does not tell apart, a sparse matrix or more than {MOST_FORETOLD} columns. Impute "
-                f"them first."
+                f"X has missing values, but the relations between its columns were not learned: in fit, the covariance "
+                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_FORETOLD} "
+                f"columns. Impute the values first."
             )
         return IncompleteRows(self.rows_, len(self._columns.scale))
 
     def impute(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The missing entries of rows, as the others foretell them.
+        """Mean and standard deviation of missing entries, given the other columns.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class FixedEffectsMixin:
         Returns
         -------
         means, sds : arrays of shape (n_rows, n_columns)
-            Every entry's mean and standard deviation; an entry that is there is its own mean, with deviation 0.
+            Mean and standard deviation of every entry; an observed entry is its own mean, with standard deviation 0.
             For `BayesianMixedSVC` columns are those of ``fixed_names_``.
 
         Examples
@@ -290,7 +290,7 @@ class FixedEffectsMixin:
         (array([[2. , 1.8]]), array([[0. , 0.4]]))
         """
         check_is_fitted(self)
-        refuse_sources(X, "impute", "Its answer is a table as large: impute a batch at a time")
+        refuse_sources(X, "impute", "The result would be as large: impute one batch at a time")
         X, columns = dense(self._numbers(X)).astype(np.float64), self._columns
         values = X[:, : len(columns.scale)]
         if not has_missing(values):

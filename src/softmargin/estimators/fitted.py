@@ -34,7 +34,7 @@ class FittedClassifier(LatentPredictions):
 
     @anywhere
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
+        """Mean and variance of the latent value of each row, before the link; a column for each of many classes."""
         return self._latent(X)
 
     def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -72,13 +72,13 @@ class FittedClassifier(LatentPredictions):
         return self.rows_
 
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two.
+        """Joint draws of the latent values at the rows of ``X``, the last axis; before it classes, if more than two.
 
-        Draws are functions: rows near each other vary together.  For a kernel model that takes a matrix of
-        all pairs of rows of ``X``.
+        Draws are functions: values at nearby rows are correlated.  For a kernel model this takes a matrix over all
+        pairs of rows of ``X``.
         """
         check_is_fitted(self)
-        refuse_sources(X, "sample_latent", "Joint draws of so many rows would not fit: draw for a batch at a time")
+        refuse_sources(X, "sample_latent", "Joint draws would not fit in memory: draw for one batch at a time")
         positive_integer("n_samples", n_samples)
         rng = check_random_state(random_state)
         X = dense(self._numbers(X)).astype(np.float64, copy=False)
@@ -101,9 +101,9 @@ class FittedClassifier(LatentPredictions):
         return self.draws_.seen_weights[rng.randint(len(self.draws_.weights), size=n_samples)]
 
     def save(self, path: Any) -> None:
-        """Writes the model to a file of arrays and JSON, which `softmargin.load` reads; nothing in it is ever executed.
+        """Save the model to a file of arrays and JSON, which `softmargin.load` reads; nothing in it is ever executed.
 
-        The file is written beside and then renamed: whatever happens, there is a whole one.
+        The file is written under another name and then renamed, so that it is always complete.
 
         Examples
         --------
@@ -121,9 +121,9 @@ class FittedClassifier(LatentPredictions):
         save(self, path)
 
     def to_arviz(self) -> Any:
-        """The draws of ``inference="gibbs"`` by their names and in the user's units, as ArviZ keeps them.
+        """The draws of ``inference="gibbs"`` by name and in the user's units, for ArviZ.
 
-        An InferenceData, or from ArviZ 1.0 on a DataTree.  Needs ``pip install "softmargin[arviz]"``.
+        Returns an InferenceData, or a DataTree from ArviZ 1.0 on.  Needs ``pip install "softmargin[arviz]"``.
         """
         check_is_fitted(self)
         if self.draws_ is None:

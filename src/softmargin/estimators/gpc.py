@@ -18,11 +18,11 @@ _FEWEST_EVALUATIONS = 2
 
 
 class BayesianGPC(KernelClassifier):
-    r"""A Gaussian process classifier on inducing points, with a logistic likelihood.
+    r"""Gaussian process classifier on inducing points, with a logistic likelihood.
 
-    It is `BayesianSVC` with a true likelihood in place of the hinge: the same kernels, inducing points, inference,
-    links and methods, and the same way with missing entries.  What Izmailov and Kropotov (2017) compare are
-    combinations of ``loss`` and ``tune``:
+    This is `BayesianSVC` with a true likelihood in place of the hinge: kernels, inducing points, inference, links,
+    methods and the treatment of missing entries are the same.  The methods that Izmailov and Kropotov (2017) compare
+    are combinations of ``loss`` and ``tune``:
 
     ============  =============  ====================
     method        ``loss``       ``tune``
@@ -37,90 +37,91 @@ class BayesianGPC(KernelClassifier):
     Parameters
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
-        The words stand for ``10 * RBF() + Constant(1)`` (with 4 for 10 where it is only the start of tuning) and the
-        same with ``Matern()``.  Length-scales of None are the spread of each column times the root of the
-        number of columns.
+        ``"rbf"`` is ``10 * RBF() + Constant(1)`` (``4 * RBF() + Constant(1)`` as a starting point for tuning), and
+        ``"matern"`` the same with ``Matern()``.  Length-scales of None are the spread of each column times the square
+        root of the number of columns.
     loss : {"quadrature", "jj", "taylor"}, or a likelihood
         How the expectation of the logistic log-likelihood is taken: by Gauss-Hermite quadrature (Hensman et al. 2015);
-        from Jaakkola and Jordan's quadratic lower bound, which needs no guard, but whose variances are too small; or
-        from a Taylor expansion about the mean, which is no bound: ``bound_`` then is an approximation, and the belief
+        by Jaakkola and Jordan's quadratic lower bound, which needs no safeguard but whose variances are too small; or
+        by a Taylor expansion about the mean, which is not a bound: ``bound_`` is then an approximation, and the belief
         that of Laplace.  `BayesianSVC` has the same under the names in ``loss_``.  Or a likelihood, as there.
     inference : {"auto", "cavi", "svi", "adam", "gibbs", "batch"}
         As in `BayesianSVC`.  ``"gibbs"`` draws Polya-Gamma variables, the same for ``"quadrature"`` and ``"jj"``, and
         needs ``pip install "softmargin[gibbs]"``.
     tune : {"logistic", "bound", "loo", "alternate", "hybrid", "full"} or None
-        How the kernel is found.  ``"logistic"`` judges by the bound of quadrature, whatever ``loss`` is, with the
-        belief settled at every kernel; ``"bound"`` by that of ``loss`` itself; after ``"loo"`` the leave-one-out log
+        The criterion for the kernel.  ``"logistic"`` is the bound by quadrature, whatever ``loss`` is, with the belief
+        optimised for every kernel; ``"bound"`` is that of ``loss`` itself; after ``"loo"`` the leave-one-out log
         loss may tie the length-scales together or change the variances.  For ``"jj"`` and ``"taylor"``, which are
-        quadratics, ``"alternate"`` takes turns: ``n_upd`` updates of the belief and of each row's quadratic, then at
-        most ``n_fun`` evaluations of L-BFGS over the kernel with the quadratics held.  For ``"jj"``, ``"hybrid"``
-        moves the quadratics in the second half of each turn too, and ``"full"`` moves both by L-BFGS throughout.  None
-        holds the kernel as given.  Otherwise the given kernel is a start, and a single number stays a single number.
-        Tables of more than 1,024 rows are judged by samples: of up to 2,048 rows, and of 8,192 from 50,000 on (from
-        4,096, where there are more than two classes).
+        quadratic, ``"alternate"`` repeats ``n_upd`` updates of the belief and of each row's quadratic, and then at
+        most ``n_fun`` evaluations of L-BFGS over the kernel with the quadratics fixed.  For ``"jj"``, ``"hybrid"``
+        also updates the quadratics in the second half of each round, and ``"full"`` optimises both by L-BFGS
+        throughout.  None keeps the kernel as given.  Otherwise tuning starts from the given kernel, and a scalar
+        length-scale stays scalar.
+        Tables of more than 1,024 rows are tuned on samples of up to 2,048 rows, or of 8,192 from 50,000 rows on (from
+        4,096, with more than two classes).
     multi_class : {"auto", "softmax", "one-vs-each", "ovr"}
-        How more than two classes meet: in the bound of the softmax (``"auto"`` for ``loss="quadrature"``, and for no
-        other); as the product over rivals of the logistic function of the difference, which bounds the softmax
-        (``"auto"`` for the others); or not at all, each against the rest (``"auto"`` and the only way where ``tune``
-        is ``"alternate"``, ``"hybrid"`` or ``"full"``).
+        The model for more than two classes: the bound of the softmax (``"auto"`` for ``loss="quadrature"``, and
+        available for no other); the product over rivals of the logistic function of the difference, which bounds the
+        softmax (``"auto"`` for the others); or each class against the rest (``"auto"``, and the only choice, if
+        ``tune`` is ``"alternate"``, ``"hybrid"`` or ``"full"``).
     n_upd, n_fun : int
-        Of a turn of ``"alternate"`` and ``"hybrid"``: updates, and most evaluations, the first of which is where the
-        turn begins.  ``"full"`` begins and ends with ``n_upd`` updates.
+        For ``"alternate"`` and ``"hybrid"``: updates per round, and maximum number of evaluations, including the one
+        at the start of the round.  ``"full"`` begins and ends with ``n_upd`` updates.
     n_inducing : int or "auto"
-        How many inducing points; no more than there are distinct rows are ever used.
-        ``"auto"`` takes as few rows as explain the others under the kernel, and at most 256 points, or 512 from
-        50,000 rows on.
+        Number of inducing points, at most the number of distinct rows.  ``"auto"`` uses as few as explain the other
+        rows under the kernel, and at most 256, or 512 from 50,000 rows on.
     inducing : {"kmeans", "random", "mixture", "tuned"} or array of shape (n_points, n_columns)
-        Where the points go, when they are fewer than the distinct rows; or the points themselves.  ``"tuned"`` moves
-        points from k-means to where the bound is highest.
+        How inducing points are placed, if there are fewer than distinct rows; or the points themselves.  ``"tuned"``
+        starts from k-means and moves them to maximise the bound.
     batch_size : int or "auto"
-        Rows of a minibatch, for ``"svi"`` and ``"adam"``.
+        Number of rows in a minibatch, for ``"svi"`` and ``"adam"``.
     learning_rate : "adaptive" or (delay, power)
-        Lengths of stochastic steps: those of Ranganath et al. (2013), or ``(t + delay) ** -power``.
+        Step sizes of stochastic steps: those of Ranganath et al. (2013), or ``(t + delay) ** -power``.
     n_draws, n_chains, warm_up, thin : int
-        Of ``"gibbs"``: draws to keep of each chain, chains, turns before the first draw (``"auto"``: a fifth of the
-        others), and turns from one draw to the next.
+        For ``"gibbs"``: draws kept per chain, number of chains, iterations before the first draw (``"auto"``: a fifth
+        of the others), and iterations from one draw to the next.
     forgetting : float
-        How much of the past each call of ``partial_fit`` displaces, from 0 to 1.
+        Share of past information, from 0 to 1, that each call of ``partial_fit`` discards.
     link : {"loo", "probit", "logistic"}
-        From latent to probability: calibrated on leave-one-out moments, or the plain links.  ``"logistic"`` is that of
-        the likelihood itself, and differs little.
+        Maps latent values to probabilities: calibrated on leave-one-out moments, or the plain link.  ``"logistic"`` is
+        the link of the likelihood itself, and differs little.
     class_weight : dict, "balanced" or None
-        Factors of the rows' weights.  They change the population that probabilities refer to.
+        Factors that multiply the weights of rows, by class.  They change the population that probabilities refer to.
     tol : float
-        The ascent ends when the bound has less than this share of itself still to gain, by the look of its last steps.
+        Stop when the relative gain of the bound still to come, judged by its last steps, is below this.
     max_iter : int
-        Most passes over the data.
+        Maximum number of passes over the data.
     max_time : float, optional
-        Most seconds before the ascent ends with the best model so far; tuning may take half of them.
+        Time limit in seconds, after which the best model so far is returned; tuning may use half of it.
     n_jobs : int, optional
-        Threads over blocks of rows: None is as many as BLAS may use, -1 all cores.
+        Number of threads, over blocks of rows: None uses as many as BLAS may, -1 all cores.
     device, precision, checkpoint
         As in `BayesianSVC`.
     verbose : bool
-        Whether to draw a progress line.
+        Whether to show a progress line.
     random_state : int, RandomState or None
-        Seeds k-means, minibatches, draws, and the rows that judge kernels where there are more than enough.
+        Seeds k-means, minibatches, draws, and the samples used for tuning.
 
     Attributes
     ----------
-    classes_ : array of the classes
-    loss_ : {"logistic", "logistic-jj", "logistic-taylor"}, the loss by the library's name; or the likelihood given
-    kernel_ : the kernel with every parameter filled in
-    tune_history_ : list of a dict for each kernel that was judged, in order; of ``"alternate"`` and ``"hybrid"``, for
-        the first half of each turn
+    classes_ : array of the class labels
+    loss_ : {"logistic", "logistic-jj", "logistic-taylor"}, the loss by its name in `BayesianSVC`; or the likelihood
+        that was given
+    kernel_ : the kernel with all its parameters
+    tune_history_ : list with a dict for each kernel that was evaluated, in order; for ``"alternate"`` and
+        ``"hybrid"``, in the first half of each round
     inducing_points_ : array of shape (n_points, n_columns)
-    jitter_ : float, what the covariance of the points needed on its diagonal to be factored
-    bound_ : float, the objective: a lower bound of the log evidence, but for ``loss="taylor"``
-    history_ : list of a dict for each pass (or look at the way of stochastic steps, or draw)
+    jitter_ : float, added to the diagonal of the covariance of the inducing points to factor it
+    bound_ : float, the objective: a lower bound of the log evidence, except for ``loss="taylor"``
+    history_ : list with a dict for each pass (or each check during stochastic steps, or each draw)
     n_iter_ : int, the length of ``history_``
     stop_reason_ : {"converged", "polished", "passes", "time", "interrupt", "stalled", "draws"}
-        Why the inference ended; polished is a pass of stochastic steps and one over all rows, not run to rest.
+        Why inference stopped; "polished" means one pass of stochastic steps and one full pass, not run to convergence.
     link_ : the fitted link
-    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN where
-        no row can be left out
-    draws_ : the draws of ``inference="gibbs"``, None otherwise
-    rows_, belief_ : the features and the posterior of their weights
+    loo_log_loss_ : float, the leave-one-out log loss on the training rows; None unless ``link="loo"``, and NaN if no
+        row can be left out
+    draws_ : the draws of ``inference="gibbs"``, otherwise None
+    rows_, belief_ : the features, and the posterior of their weights
 
     Examples
     --------
@@ -204,13 +205,13 @@ class BayesianGPC(KernelClassifier):
         word = given if isinstance(given, str) else ""
         if self.inference == "gibbs" and word not in DRAWABLE:
             raise ValueError(
-                f"inference='gibbs' draws from the posterior itself, which loss={self.loss!r} only approximates; use "
-                f"'quadrature' or 'jj'."
+                f"inference='gibbs' samples from the exact posterior, which loss={self.loss!r} only approximates; use "
+                f"loss='quadrature' or 'jj'."
             )
         self._check_tuning(word)
         if self.multi_class == "softmax" and word != "logistic":
             raise ValueError(
-                f"multi_class='softmax' has a bound of its own, in which loss={self.loss!r} has no part; use "
+                f"multi_class='softmax' has its own bound, which loss={self.loss!r} cannot be combined with; use "
                 f"loss='quadrature', or 'one-vs-each' or 'ovr'."
             )
         super()._check_parameters()
@@ -223,19 +224,19 @@ class BayesianGPC(KernelClassifier):
         quadratics = _QUADRATICS.get(str(self.tune), ())
         if quadratics and word not in [LOGISTIC_LOSSES[name] for name in quadratics]:
             raise ValueError(
-                f"tune={self.tune!r} goes through quadratics that loss={self.loss!r} does not have; use "
+                f"tune={self.tune!r} works on quadratics, which loss={self.loss!r} does not have; use "
                 f"loss={' or '.join(map(repr, quadratics))}, or tune='logistic'."
             )
         positive_integer("n_upd", self.n_upd)
         positive_integer("n_fun", self.n_fun)
         if self.n_fun < _FEWEST_EVALUATIONS:
-            raise ValueError(f"n_fun must be at least {_FEWEST_EVALUATIONS}: the first is where a turn begins.")
+            raise ValueError(f"n_fun must be at least {_FEWEST_EVALUATIONS}: the first is the start of the round.")
 
     def _refuse_classes(self, n_classes: int) -> None:
         super()._refuse_classes(n_classes)
         if n_classes > 2 and self.tune in QUADRATIC_TUNINGS and self.multi_class not in ("auto", "ovr"):
             raise ValueError(
-                f"tune={self.tune!r} holds a quadratic for each class, and y has {n_classes} classes that meet; use "
+                f"tune={self.tune!r} needs a separate quadratic for each class, and y has {n_classes} classes; use "
                 f"multi_class='ovr', or tune='logistic'."
             )
 

@@ -131,7 +131,7 @@ class KernelClassifier(TunedClassifier):
         if isinstance(self.inducing, str):
             one_of("inducing", self.inducing, PLACEMENTS)
         elif self.inference == "batch":
-            raise ValueError("inference='batch' has its points at the rows; leave inducing as it is, or use 'cavi'.")
+            raise ValueError("inference='batch' uses the rows as inducing points; leave inducing as is, or use 'cavi'.")
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
@@ -169,8 +169,8 @@ class KernelClassifier(TunedClassifier):
         if n_columns > MOST_FORETOLD:
             if missing:
                 raise ValueError(
-                    f"X has missing values and {n_columns:,} columns, too many to learn what they say of each other "
-                    f"(at most {MOST_FORETOLD}). Impute them first, or reduce the columns."
+                    f"X has missing values and {n_columns:,} columns, too many to learn the relations between them "
+                    f"(at most {MOST_FORETOLD}). Impute the values first, or use fewer columns."
                 )
             return data, None
         data = data._replace(columns=data.described())
@@ -185,9 +185,9 @@ class KernelClassifier(TunedClassifier):
     def _rows_for(self, missing: bool) -> Any:
         if missing and beneath(self.rows_).foretelling is None:
             raise ValueError(
-                f"X has missing values, but what its columns say of each other was not learned: the fit saw columns "
-                f"that rounding does not tell apart, a sparse matrix or more than {MOST_FORETOLD} columns. Impute "
-                f"them first."
+                f"X has missing values, but the relations between its columns were not learned: in fit, the covariance "
+                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_FORETOLD} "
+                f"columns. Impute the values first."
             )
         return self.rows_
 
@@ -222,7 +222,7 @@ class KernelClassifier(TunedClassifier):
         if points.ndim != 2 or points.shape[1] != X.shape[1] or len(points) == 0:
             raise ValueError(
                 f"inducing must be one of {', '.join(map(repr, PLACEMENTS))}, or points of shape (n_points, "
-                f"{X.shape[1]}) to match X; got an array of shape {points.shape}."
+                f"{X.shape[1]}) to match X, got an array of shape {points.shape}."
             )
         if not np.isfinite(points).all():
             raise ValueError("The points in inducing must be finite numbers.")

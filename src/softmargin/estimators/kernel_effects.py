@@ -53,7 +53,7 @@ def refuse_gaps(data: Data, names: tuple[str, ...]) -> None:
         gaps |= data.gaps[: len(names)]
     if gaps.any():
         raise ValueError(
-            f"Column {names[int(np.argmax(gaps))]!r} has missing values, and a kernel sees whole rows only: impute "
+            f"Column {names[int(np.argmax(gaps))]!r} has missing values, and a kernel needs complete rows: impute "
             f"them first, or use kernel=None, which models them."
         )
 
@@ -73,7 +73,7 @@ def kernel_effects(
     ``code`` is the column of the finest groups, if there are any; ``around`` puts all else around a kernel.
     """
     if not n_fixed:
-        raise ValueError("A kernel needs at least one column beside the groups; without any, leave kernel as None.")
+        raise ValueError("A kernel needs at least one column besides the groups; without any, leave kernel as None.")
     X = data.X[:, :n_fixed]
     alone = data._replace(X=X, columns=None if data.columns is None else data.columns.of(n_fixed))
     columns = alone.described().rounded()

@@ -21,66 +21,65 @@ _MOST_COLUMNS = 2000
 
 
 class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
-    r"""A linear support vector machine that infers its own penalty and knows how sure it is of each coefficient.
+    r"""Bayesian linear support vector machine that infers its own penalty, with standard deviations of coefficients.
 
-    Columns are centred and put in units of their spread, so that the prior does not depend on the user's units;
-    ``coef_`` and ``coef_std_`` are reported for the columns as they came.  Entries of X may be missing (NaN): they are
-    inferred along with the coefficients, from the other columns and the label.  Of more than two classes, each has
-    coefficients of its own.
+    Columns are centred and divided by their spread, so that the prior does not depend on their units; ``coef_`` and
+    ``coef_std_`` are in the original units.  Missing entries of X (NaN) are inferred along with the coefficients, from
+    the other columns and the label.  With more than two classes, each has its own coefficients.
 
     Parameters
     ----------
     loss : {"auto", "hinge", "hinge-augmented", "logistic", "logistic-jj", "logistic-taylor", "probit", "probit-taylor"}
-        ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is Luts and Ormerod (2014),
-        whose standard deviations are too small.  ``"auto"`` is the first, and ``"logistic-jj"`` where entries are
-        missing: a bound that needs no more than two moments of a latent value, of a likelihood under which labels do
-        not fill gaps with whatever suits them.  With ``multi_class="crammer-singer"`` it is the second, and with
-        ``prior="laplace-zero"`` ``"logistic"``: to the hinge, which has no normaliser, columns of noise look useful;
-        with ``inference="gibbs"``, which averages over choices, it stays the hinge.
+        ``"hinge"`` takes the expectation of the hinge loss exactly; ``"hinge-augmented"`` is the bound of Luts and
+        Ormerod (2014), whose standard deviations are too small.  ``"auto"`` is ``"hinge"``, with these exceptions:
+        ``"logistic-jj"`` if entries are missing, since that bound needs only two moments of a latent value, and its
+        likelihood keeps labels from filling gaps with whatever suits them; ``"hinge-augmented"`` with
+        ``multi_class="crammer-singer"``; and ``"logistic"`` with ``prior="laplace-zero"``, because noise columns look
+        useful to the hinge, which has no normaliser (``inference="gibbs"`` averages over choices and keeps the hinge).
         Or a likelihood, as in `BayesianSVC`.
     multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
-        As in `BayesianSVC`.  Where entries are missing, the latent values of the classes of a row vary together, and
-        only ``"ovr"``, which is ``"auto"`` there, is known to be a bound.
+        As in `BayesianSVC`.  If entries are missing, the latent values of a row's classes are correlated, and only
+        ``"ovr"``, which is ``"auto"`` in that case, is known to give a bound.
     inference : {"auto", "cavi", "svi", "adam", "gibbs", "ecm"}
         As in `BayesianSVC`; with ``prior="laplace-zero"`` or missing entries ``"auto"``, ``"cavi"`` or ``"gibbs"``.
-        The last draws from the likelihood that ``loss`` bounds: with missing entries and ``loss="auto"`` the logistic
-        one, which needs ``pip install "softmargin[gibbs]"``.
+        ``"gibbs"`` samples under the likelihood that ``loss`` bounds: with missing entries and ``loss="auto"``, the
+        logistic one, which needs ``pip install "softmargin[gibbs]"``.
     prior : {"ridge", "ard", "laplace-zero"}, float, or array of shape (n_columns,) or (n_columns, n_columns)
-        ``"ridge"`` infers one variance for all coefficients, ``"ard"`` one for each, from an inverse gamma
-        prior; numbers are the coefficients' prior variance, variances or covariance themselves.
-        The penalty ``alpha`` of the papers is a quarter of the inverse variance.  ``"laplace-zero"`` selects columns:
-        a coefficient is zero, or from a Laplace distribution whose variance is inferred.
+        ``"ridge"`` infers one variance for all coefficients and ``"ard"`` one for each, with an inverse gamma prior;
+        numbers are the prior variance, variances or covariance of the coefficients.  The papers' penalty ``alpha`` is
+        a quarter of the inverse variance.  ``"laplace-zero"`` selects columns: a coefficient is either zero or drawn
+        from a Laplace distribution whose variance is inferred.
     shape, rate : float, optional
         Of the inverse gamma prior of an inferred variance.  By default 5 and 1 (``"ridge"``) or 2 and 0.2
         (``"ard"``, ``"laplace-zero"``), a variance of about a fifth in units of the columns' spread; for the models of
-        Luts and Ormerod (``"ridge"`` and ``"laplace-zero"`` with ``loss="hinge-augmented"``) the 0.01 and 0.01 of their
-        paper.  With a prior as vague as theirs the exact losses let the variance of a table that a plane separates grow
-        almost without end.
+        Luts and Ormerod (``"ridge"`` and ``"laplace-zero"`` with ``loss="hinge-augmented"``), the 0.01 and 0.01 of
+        their paper.  With so vague a prior, the exact losses let the variance grow almost without end if the classes
+        are linearly separable.
     rho : float or "learned"
-        With ``prior="laplace-zero"``: the share of columns expected to matter.  Learned, it has a prior under which
-        about one does, however many there are.  Smaller shares keep fewer columns that are noise and lose more that
-        matter a little; one half keeps about a quarter of the noise, and more with the hinge.
+        With ``prior="laplace-zero"``: the share of columns expected to matter.  ``"learned"`` puts a prior on it under
+        which about one column does, however many there are.  Smaller shares keep fewer noise columns and lose more
+        columns with small effects; one half keeps about a quarter of the noise, and more with the hinge.
     fit_intercept : bool
-        Whether to add an intercept, unpenalised.
+        Whether to add an unpenalised intercept.
     standardize : bool
-        Whether the prior is meant in units of each column's spread; otherwise in the columns' own.
+        Whether the prior is in units of each column's spread; otherwise it is in the columns' own units.
     batch_size, learning_rate, n_draws, n_chains, warm_up, thin, forgetting
         As in `BayesianSVC`.
     link, class_weight, tol, max_iter, max_time, n_jobs, device, precision, checkpoint, verbose, random_state
-        As in `BayesianSVC`; passes are cheap here, and ``tol`` is smaller.  Only minibatches and draws are random.
+        As in `BayesianSVC`; passes are cheap here, so ``tol`` is smaller.  Only minibatches and draws are random.
 
     Attributes
     ----------
-    classes_ : array of the classes
-    coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations; of more than two
+    classes_ : array of the class labels
+    coef_, coef_std_ : arrays of shape (1, n_columns), posterior means and standard deviations; with more than two
         classes, of shape (n_classes, n_columns)
     intercept_, intercept_std_ : arrays of shape (1,), or (n_classes,)
-    prior_variance_ : float or array, the coefficients' prior variance, given or inferred, in the units of the prior;
-        of more than two classes, an inferred one has these for its first axis
-    inclusion_probability_ : array of shape (n_columns,), how likely each coefficient is not zero, with "laplace-zero";
-        of more than two classes, of shape (n_classes, n_columns)
-    positive_probability_ : the same for how likely each is positive if it is not zero
-    loss_ : str, the loss that was fitted; or the likelihood, if one was given for which there is no word
+    prior_variance_ : float or array, the prior variance of the coefficients, given or inferred, in the units of the
+        prior; if inferred with more than two classes, these are its first axis
+    inclusion_probability_ : array of shape (n_columns,), the probability that each coefficient is not zero, with
+        "laplace-zero"; with more than two classes, of shape (n_classes, n_columns)
+    positive_probability_ : the same for the probability that it is positive, given that it is not zero
+    loss_ : str, the loss that was fitted; or the likelihood, if one without a name was given
     bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, rows_, belief_
         As in `BayesianSVC`.
 
@@ -94,7 +93,7 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
     >>> bool(model.score(X, y) > 0.97), model.coef_std_.shape
     (True, (1, 30))
 
-    Columns that matter, and missing values:
+    Variable selection with missing values:
 
     >>> X = X[:, :6]
     >>> X[::3, 0] = np.nan
@@ -193,8 +192,8 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         super()._refuse_stream(prior, missing)
         if self.n_features_in_ > _MOST_COLUMNS:
             raise ValueError(
-                f"partial_fit keeps the covariance of all pairs of columns, and {self.n_features_in_:,} columns are "
-                f"too many for that (at most {_MOST_COLUMNS:,}); reduce them first, for example with "
+                f"partial_fit stores the covariance of all pairs of columns, and {self.n_features_in_:,} columns are "
+                f"too many for that (at most {_MOST_COLUMNS:,}). Reduce them first, for example with "
                 f"sklearn.decomposition.TruncatedSVD, or fit all rows together."
             )
 

@@ -50,71 +50,72 @@ _SINGLE = 50.0
 
 
 class BayesianKernelMachine(TunedClassifier):
-    r"""A kernel machine on random Fourier features, with particles over its weights and its kernel.
+    r"""Kernel machine on random Fourier features, with particles over its weights and its kernel.
 
-    Features of random frequencies make a kernel model linear, in time that does not depend on how complex its function
-    is (Rahimi and Recht 2008).  Particles, each a machine with weights and length-scales of its own, then move towards
-    the posterior by Stein variational gradient descent on minibatches (Nguyen et al. 2018), and their latent values are
-    averaged.  Unlike in the paper, particles begin as draws from a Gaussian posterior under a kernel that a sample of
-    the rows prefers: nothing is left to be tuned.
+    Random features make a kernel model linear, at a cost that does not depend on how complex its function is (Rahimi
+    and Recht 2008).  Particles, each with weights and length-scales of its own, move towards the posterior by Stein
+    variational gradient descent on minibatches (Nguyen et al. 2018), and their latent values are averaged.  Unlike in
+    the paper, particles start as draws from a Gaussian posterior, under a kernel tuned on a sample of the rows, so
+    nothing is left to tune by hand.
 
     Parameters
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels`
         As in `BayesianSVC`; a sum of RBF, Matern, constant and linear kernels, each times a constant.
     loss : {"auto", "logistic", "hinge", "probit", ...}, or a likelihood
-        ``"auto"`` is ``"logistic"``, of more than two classes the cross-entropy of a softmax; objects as in
+        ``"auto"`` is ``"logistic"``, with more than two classes the cross-entropy of a softmax; objects as in
         `BayesianSVC`.
     multi_class : {"auto", "weston-watkins", "crammer-singer", "ovr", "softmax"}
         As in `BayesianSVC`.
     inference : {"auto", "stein", "cavi", "svi", "adam"}
-        ``"stein"`` are the particles.  The others find one Gaussian of the weights of the features, under the kernel
-        that was tuned: see `BayesianSVC`.  ``"auto"`` takes particles for more than 1,024 rows (and in
-        ``partial_fit``): fewer have all had their say when the kernel was tuned.
+        ``"stein"`` uses particles.  The others find one Gaussian for the weights of the features, under the tuned
+        kernel: see `BayesianSVC`.  ``"auto"`` uses particles for more than 1,024 rows (and in ``partial_fit``): with
+        fewer, all rows have already been used in tuning the kernel.
     tune : {"logistic", "bound", "bound-steps", "loo"} or None
-        Who judges the kernel that particles begin with: see `BayesianSVC`.
+        The criterion for the kernel that particles start from: see `BayesianSVC`.
     n_frequencies : int or "auto"
-        Random frequencies, each of which makes two features.  ``"auto"`` takes about one for eight rows, from 128 to
-        1,024.
+        Number of random frequencies, each of which gives two features.  ``"auto"`` uses about one per eight rows, from
+        128 to 1,024.
     frequencies : {"orthogonal", "plain", "quasi"}
-        How they are drawn: see `FourierFeatures`.
+        How frequencies are drawn: see `FourierFeatures`.
     n_particles : int or "auto"
-        ``"auto"`` takes 32, and fewer where there are more than 1,400 steps: 16, 8 or 4.
+        Number of particles.  ``"auto"`` uses 32, and 16, 8 or 4 if there are more than 1,400 steps.
     learn : {"widths", "all", "weights"}
-        What particles move besides their weights: length-scales; variances too, which is to learn the regularisation;
-        or nothing, the kernel being held.
+        What particles learn besides their weights: length-scales; variances too, that is, the regularisation; or
+        nothing, with the kernel fixed.
     start : {"belief", "prior"}
-        Particles begin as draws from the Gaussian posterior that ``"cavi"`` or ``"svi"`` finds, or as in the paper from
-        the prior.
+        Whether particles start as draws from the Gaussian posterior that ``"cavi"`` or ``"svi"`` finds or, as in the
+        paper, from the prior.
     stein_kernel : {"auto", "rbf"} or a kernel of `softmargin.stein`
-        What keeps particles apart.  ``"auto"`` holds the spread of coordinates to that of the density, though not that
-        of all directions (docs/particles.md); ``"rbf"``, the paper's, lets it shrink in many dimensions.
+        The kernel that keeps particles apart.  With ``"auto"``, the spread of each coordinate matches the density,
+        though not that of every direction (docs/particles.md); with ``"rbf"``, the paper's, it shrinks in many
+        dimensions.
     temperature : float or "mean"
-        Divides the log-likelihood: 1 is the posterior, and ``"mean"``, the number of rows, the paper's objective.
+        Divides the log-likelihood: 1 gives the posterior, and ``"mean"``, the number of rows, the paper's objective.
     n_steps : int or "auto"
-        Of particles.  ``"auto"`` visits each row twenty times, in 200 to 8,000 steps; 100 where each takes all rows,
-        from a belief on and with the Stein kernel ``"auto"``.
+        Number of steps of the particles.  ``"auto"`` visits each row twenty times, in 200 to 8,000 steps; or takes 100
+        steps if each uses all rows, with ``start="belief"`` and ``stein_kernel="auto"``.
     step_size : float
-        The length of the first of them, in posterior deviations; it falls to nothing.
+        The size of the first step, in posterior standard deviations; it decays to zero.
     batch_size : int or "auto"
-        Rows of a minibatch; ``"auto"`` takes 256.  All rows, if there are no more.
+        Number of rows in a minibatch; ``"auto"`` is 256, or all rows if there are no more.
     learning_rate : "adaptive" or (delay, power)
-        Of ``"svi"`` and ``"adam"``: see `BayesianSVC`.
+        For ``"svi"`` and ``"adam"``: see `BayesianSVC`.
     forgetting, link, class_weight, tol, max_iter, max_time, n_jobs, verbose, random_state
-        As in `BayesianSVC`.  Weights are counted as repeats exactly in tables of up to 4 million numbers.
+        As in `BayesianSVC`.  Weights are equivalent to repeated rows exactly in tables of up to 4 million numbers.
 
     Attributes
     ----------
-    classes_ : array of the classes
-    kernel_ : the kernel; of particles, the one at the mean of their log-parameters
+    classes_ : array of the class labels
+    kernel_ : the kernel; with particles, the one at the mean of their log-parameters
     particles_ : their ``weights`` (particle, feature, class) and ``theta``, the log-parameters of their kernels; None
-        where there are none
-    n_particles_, n_frequencies_ : int, as they were chosen
-    bound_ : float, the objective of the Gaussian posterior, from which particles begin
-    history_ : list of a dict for each pass, and then for some of the steps, with estimates of the mean log-density
+        if there are none
+    n_particles_, n_frequencies_ : int, the numbers chosen
+    bound_ : float, the objective of the Gaussian posterior from which particles start
+    history_ : list with a dict for each pass, and then for some of the steps, with estimates of the mean log-density
     stop_reason_ : {"steps", "time", "interrupt"}, or as in `BayesianSVC`
-    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; of particles, rows
-        are left out by one Newton step under the kernel at the mean of theirs
+    link_, loo_log_loss_, tune_history_, n_iter_, fitted_prior_, data_prior_ : as in `BayesianSVC`; with particles, rows
+        are left out by one Newton step under the kernel at the mean of their log-parameters
 
     Examples
     --------
@@ -375,14 +376,14 @@ class BayesianKernelMachine(TunedClassifier):
         return self._settled(found, stream._replace(state=state), reason)
 
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two.
+        """Joint draws of the latent values at the rows of ``X``, the last axis; before it classes, if more than two.
 
-        Particles are functions, and a draw is one of them.
+        Particles are functions, and each draw is one of them.
         """
         check_is_fitted(self)
         if self.particles_ is None:
             return super().sample_latent(X, n_samples, random_state)
-        refuse_sources(X, "sample_latent", "Draws for so many rows would not fit: draw for a batch at a time")
+        refuse_sources(X, "sample_latent", "Draws would not fit in memory: draw for one batch at a time")
         positive_integer("n_samples", n_samples)
         X = dense(self._numbers(X)).astype(np.float64, copy=False)
         which = check_random_state(random_state).randint(self.n_particles_, size=n_samples)

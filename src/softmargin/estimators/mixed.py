@@ -35,57 +35,59 @@ _EFFECT_COLUMNS = ("factor", "group", "effect", "mean", "sd", "low", "high")
 
 
 class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
-    r"""A linear support vector machine with random effects: intercepts and slopes that vary from group to group; with a
-    kernel, a smooth function of the columns beside the lines.
+    r"""Bayesian linear support vector machine with random effects, and optionally a kernel.
+
+    Intercepts and slopes vary from group to group; a kernel adds a smooth function of the columns to the linear terms.
 
     Parameters
     ----------
     formula : str, optional
-        ``"infected ~ month*treatment + (1 + month | patient)"``, for ``fit(frame)``; without the left side, labels are
-        given as usual.  ``(a || g)`` has independent effects, ``(1 | school/class)`` nested ones, and ``s(x)`` is a
+        ``"infected ~ month*treatment + (1 + month | patient)"``, for ``fit(frame)``; without a left-hand side, pass
+        labels as usual.  ``(a || g)`` has independent effects, ``(1 | school/class)`` nested ones, and ``s(x)`` is a
         smooth curve.  Needs ``pip install "softmargin[formula]"``.
     groups : column, list of columns, or dict from column to a list of columns, optional
-        Without a formula: the columns of X that say which group a row belongs to; a dict also says whose slopes vary by
-        group.  All other columns are fixed effects.
+        Without a formula: the columns of X that hold the group of each row; a dict also lists the columns whose slopes
+        vary by group.  All other columns are fixed effects.
     splines : list of columns, or dict from column to number of functions
         Without a formula: columns whose effect is a smooth curve.
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn, optional
-        Of a Gaussian process of all columns that have fixed effects, beside these: bends and interactions.  The words
-        stand for ``0.3 * RBF()`` and ``0.3 * Matern()``, length-scales as in `BayesianSVC`.
+        For a Gaussian process of all columns with fixed effects, in addition to these: curvature and interactions.
+        ``"rbf"`` is ``0.3 * RBF()`` and ``"matern"`` is ``0.3 * Matern()``, with length-scales as in `BayesianSVC`.
     tune : {"logistic"} or None
-        Who judges the kernel: the bound of the logistic loss, with lines and random effects in the model; or nobody.
+        The criterion for the kernel: the bound of the logistic loss, with fixed and random effects in the model.  None
+        keeps the kernel as given.
     n_inducing : int or "auto"
-        How many inducing points the kernel is seen through, as in `BayesianSVC`.
+        Number of inducing points of the kernel, as in `BayesianSVC`.
     loss, multi_class, inference, prior, shape, rate, rho
-        As in `BayesianLinearSVC`, but for ``inference`` in {"auto", "cavi", "gibbs"}; ``prior`` is that of the fixed
+        As in `BayesianLinearSVC`, but with ``inference`` in {"auto", "cavi", "gibbs"}; ``prior`` is that of the fixed
         effects, and ``loss="logistic"`` makes this a generalised linear mixed model.
     standardize : bool
-        Whether priors, of fixed effects and of the variances of slopes, are meant in units of each column's spread;
-        otherwise in the columns' own.
+        Whether the priors of fixed effects and of the variances of slopes are in units of each column's spread;
+        otherwise they are in the columns' own units.
     variance_prior : {"inverse-gamma", "half-cauchy"}
-        Of a single variance: of an intercept, of independent slopes, of a curve.  Several effects of one factor have a
+        For a single variance: of an intercept, of independent slopes, of a curve.  Several effects of one factor have a
         full covariance, with an inverse Wishart prior.
     variance_scale : float
-        The width of the half-Cauchy.
+        The scale of the half-Cauchy.
     fit_intercept : bool
-        Without a formula: whether to add an intercept, unpenalised.
+        Without a formula: whether to add an unpenalised intercept.
     link : {"auto", "loo", "probit", "logistic"}
-        As in `BayesianSVC`; ``"auto"`` is the link of the likelihood, ``"logistic"`` or ``"probit"``, under a loss that
-        is one and has two classes, and ``"loo"`` otherwise.  Rows that are left out one by one are rows of known
-        groups: what they say of how much a variance counts does not hold for rows to come, nor for new groups.
+        As in `BayesianSVC`; ``"auto"`` is the link of the likelihood, ``"logistic"`` or ``"probit"``, if the loss is
+        one and there are two classes, and ``"loo"`` otherwise.  Rows left out one by one belong to known groups: how
+        they weigh variances does not carry over to rows to come, nor to new groups.
     n_draws, n_chains, warm_up, thin, class_weight, tol, max_iter, max_time, n_jobs, checkpoint, verbose, random_state
         As in `BayesianSVC`.
 
     Attributes
     ----------
-    classes_ : array of the classes
+    classes_ : array of the class labels
     coef_, coef_std_, intercept_, intercept_std_ : of the fixed effects, as in `BayesianLinearSVC`
-    fixed_names_ : tuple of the names of the columns of ``coef_``, which are those that a kernel sees
+    fixed_names_ : tuple of the names of the columns of ``coef_``, which are also the inputs of a kernel
     kernel_, tune_history_, inducing_points_, jitter_ : with a kernel, as in `BayesianSVC`
     variance_components_ : dict from factor or curve to the mean covariance of its effects, in the columns' own units;
-        of more than two classes, to an array of shape (n_classes, n_effects, n_effects)
+        with more than two classes, to an array of shape (n_classes, n_effects, n_effects)
     effect_names_ : dict from factor or curve to the names of those effects
-    feature_names_in_ : array of the names of the columns in use, where they have names
+    feature_names_in_ : array of the names of the columns used, if they have names
     inclusion_probability_, positive_probability_ : with ``prior="laplace-zero"``
     bound_, history_, n_iter_, stop_reason_, link_, loo_log_loss_, draws_, loss_, rows_, belief_
         As in `BayesianSVC`.
@@ -194,16 +196,16 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BayesianMixedSVC:
-        """Fits the classifier.
+        """Fit the classifier.
 
         Parameters
         ----------
-        X : frame, or array of shape (n_rows, n_columns) where there is no formula
-            Rows to learn from.
+        X : frame, or array of shape (n_rows, n_columns) if there is no formula
+            Training rows.
         y : sequence of n_rows labels, optional
-            Two classes or more; taken from the frame where the formula names them.
+            Two classes or more; taken from the frame if the formula names them.
         sample_weight : sequence of n_rows weights, optional
-            A row of weight k counts as k copies of it; a row of weight 0 is not there.
+            A row of weight k counts as k copies of it; rows of weight 0 are ignored.
 
         Returns
         -------
@@ -213,9 +215,9 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         return super().fit(X, y, sample_weight)
 
     def random_effects(self, level: float = 0.9) -> Any:
-        """The effect of every group, as a frame: mean, standard deviation, and an interval of the given level.
+        """Effect of every group, as a frame: mean, standard deviation, and an interval of the given level.
 
-        Effects are in the columns' own units, like ``coef_``.  Of more than two classes each has its own, and the
+        Effects are in the columns' own units, like ``coef_``.  With more than two classes each has its own, and the
         first column says which.  Needs pandas.
 
         Examples
@@ -294,8 +296,8 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
         if rows.layout.n_core > _MOST_DENSE:
             raise ValueError(
-                f"Crossed factors and splines have {rows.layout.n_core:,} effects, of which all pairs would have to be "
-                f"kept; at most {_MOST_DENSE:,} are possible. Nest the factors, or leave the smaller one out."
+                f"Crossed factors and splines have {rows.layout.n_core:,} effects, too many to store the covariance of "
+                f"all pairs (at most {_MOST_DENSE:,}). Nest the factors, or leave the smaller one out."
             )
         levels = tuple(map(self._group_prior, self._chain))
         return rows, Structured(prior, self._dense_parts(rows), levels, rows.layout)
@@ -354,7 +356,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
     def _rows_for(self, missing: bool) -> Any:
         if missing and self.kernel is not None:
-            raise ValueError("X has missing values, and a kernel sees whole rows only: impute them first.")
+            raise ValueError("X has missing values, and a kernel needs complete rows: impute them first.")
         return super()._rows_for(missing)
 
     @property

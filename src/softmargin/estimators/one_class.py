@@ -52,41 +52,41 @@ class OneClassMachine(BayesianSVC):
 
 
 class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
-    r"""Finds rows that are unlike those of the fit, with a rate of false alarms that it keeps by itself.
+    r"""Novelty detector that keeps a given rate of false alarms without held-out rows.
 
-    A function :math:`f` from a Gaussian process meets every row through the hinge,
-    :math:`\exp(-2 \max(0, 1 - f(x_i)))`: it should reach one wherever rows are.  Where none are, nothing holds it, and
-    its posterior deviation grows to that of the prior.  That deviation is how strange a row is.  (The mean falls to
-    zero as well, but it tells rows apart less well: benchmarks/one_class.py.)
+    A function :math:`f` from a Gaussian process is tied to every row through the hinge,
+    :math:`\exp(-2 \max(0, 1 - f(x_i)))`: it should reach one wherever there are rows.  Elsewhere nothing constrains it,
+    and its posterior standard deviation grows to that of the prior.  That standard deviation measures how unusual a
+    row is.  (The mean falls to zero as well, but separates rows less well: benchmarks/one_class.py.)
 
-    The threshold is a quantile of the rows of the fit, each as the belief sees it *without that row*, which needs no
-    refit.  So a new row of the same kind gives a false alarm with about the probability that was asked for, and rows
-    need not be held back to find out.  `sklearn.svm.OneClassSVM` bounds the share of alarms among the rows that it was
-    fitted on, which for new rows says little.
+    The threshold is a quantile over the training rows, each scored as if it had been *left out*, which needs no refit.
+    A new row of the same kind therefore raises a false alarm with about the requested probability, and no rows have to
+    be held back.  `sklearn.svm.OneClassSVM` bounds the share of alarms among its training rows, which says little
+    about new ones.
 
-    Rows of the fit are taken to be usual.  Nothing in them can say which kernel finds strange ones best, for there are
-    none to look at: the kernel is held, not tuned.
+    Training rows are assumed to be normal.  They cannot tell which kernel detects anomalies best, as they contain
+    none, so the kernel is fixed rather than tuned.
 
     Parameters
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
-        The words stand for ``4 * RBF()`` and ``4 * Matern()``; length-scales of None are half the spread of each column
-        times the root of the number of columns.
+        ``"rbf"`` is ``4 * RBF()`` and ``"matern"`` is ``4 * Matern()``; length-scales of None are half the spread of
+        each column times the square root of the number of columns.
     false_alarm_rate : float
-        Between 0 and 1: which share of rows like those of the fit may be called strange.  With n rows it cannot be
-        kept below 1 / (n + 1).
+        Between 0 and 1: the share of rows like the training rows that may be flagged.  With n rows it cannot be kept
+        below 1 / (n + 1).
     n_inducing, inducing, tol, max_iter, max_time, n_jobs
         As in `BayesianSVC`.
     device, precision, checkpoint, verbose, random_state
-        The same.
+        As in `BayesianSVC`.
 
     Attributes
     ----------
-    offset_ : float, the least score of rows that are not strange
-    machine_ : the machine beneath; ``machine_.kernel_``, ``machine_.bound_``, ``machine_.history_`` and so on are those
-        of `BayesianSVC`
-    n_iter_ : int, passes over the rows
-    n_features_in_, feature_names_in_ : how many columns, and their names if they have any
+    offset_ : float, the lowest score of rows that are not flagged
+    machine_ : the underlying model; ``machine_.kernel_``, ``machine_.bound_``, ``machine_.history_`` and so on are
+        those of `BayesianSVC`
+    n_iter_ : int, the number of passes over the rows
+    n_features_in_, feature_names_in_ : the number of columns, and their names if they have any
 
     Examples
     --------
@@ -133,7 +133,7 @@ class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BayesianOneClassSVM:
-        """Learns what usual rows are like; ``y`` is ignored, and a row of weight k counts as k copies of it."""
+        """Fit the detector; ``y`` is ignored, and a row of weight k counts as k copies of it."""
         with kept_on_failure(self):
             machine, rows = self._machine(), check_rows(self, on_host(X), reset=True)
             weight = check_weights(sample_weight, rows.shape[0])
@@ -155,27 +155,27 @@ class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
         self.offset_ = float(self._scores[min(int(strange.sum()), len(strange) - 1)])
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the function at each row."""
+        """Mean and variance of the latent function at each row."""
         check_is_fitted(self)
         return self.machine_._latent(check_rows(self, on_host(X), reset=False))
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """How usual each row is: the posterior deviation of the function there, less than zero; 0 is most usual."""
+        """Score of each row: minus the posterior standard deviation of the latent function; 0 is most normal."""
         return -np.sqrt(self.latent_mean_and_variance(X)[1])
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The score of each row above ``offset_``: negative for strange rows."""
+        """Score of each row minus ``offset_``: negative for anomalies."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """-1 for rows that are strange, and 1 for others."""
+        """-1 for anomalies and 1 for normal rows."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def p_value(self, X: Any) -> np.ndarray:
-        """Which share of rows like those of the fit are at least as strange as each row.
+        """Share of rows like the training rows that are at least as unusual as each row.
 
-        Of the rows of the fit, each as seen without itself, and the new row.  The p-values of new usual rows are about
-        uniform; many rows are looked at together by whatever corrects for many tests.
+        Computed from the training rows, each scored as if left out, and the new row.  The p-values of new normal rows
+        are approximately uniform; for many rows at once, apply any correction for multiple testing.
         """
         return self._p_values(self.score_samples(X))
 
@@ -184,7 +184,7 @@ class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
         return (np.append(0.0, self._weight)[as_strange] + 1) / (self._weight[-1] + 1)
 
     def save(self, path: Any) -> None:
-        """Writes the model to a file of arrays and JSON, which `softmargin.load` reads."""
+        """Save the model to a file of arrays and JSON, which `softmargin.load` reads."""
         from ..store import save  # which knows all estimators
 
         save(self, path)

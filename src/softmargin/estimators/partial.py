@@ -24,29 +24,29 @@ class StreamingClassifier(BayesianClassifier):
     forgetting: float
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
-        """Learns from one more batch of rows, which need not be kept.
+        """Update the model with one more batch of rows, which need not be kept.
 
-        What earlier batches said is held as one Gaussian, weakened by ``forgetting`` before each batch.  The first
-        batch settles the units of the columns, and for `BayesianSVC` the kernel and the inducing points: let it be a
-        fair sample.  Links are fitted on each batch as it was foretold by those before it; ``loo_log_loss_`` is
-        then the log loss of those forecasts, and ``bound_`` that of the last batch given the others.  After ``fit``,
-        batches are added to what it found.
+        The information in earlier batches is held as one Gaussian, weakened by ``forgetting`` before each batch.  The
+        first batch fixes the units of the columns and, for `BayesianSVC`, the kernel and the inducing points, so it
+        should be a representative sample.  Links are fitted on predictions of each batch made before it was used;
+        ``loo_log_loss_`` is then the log loss of those predictions, and ``bound_`` the bound of the last batch given
+        the others.  After ``fit``, batches update the fitted model.
 
         Parameters
         ----------
         X : array, CSR matrix or frame of shape (n_rows, n_columns)
-            Rows to learn from.
+            Training rows.
         y : sequence of n_rows labels
             Any of the classes.
         classes : sequence of labels
-            All classes; needed in the first call, and optional later.
+            All classes; required in the first call, and optional later.
         sample_weight : sequence of n_rows weights, optional
-            A row of weight k counts as k copies of it; a row of weight 0 is not there.
+            A row of weight k counts as k copies of it; rows of weight 0 are ignored.
 
         Returns
         -------
         self
-            The classifier, fitted to all batches so far.
+            The classifier, updated with this batch.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class StreamingClassifier(BayesianClassifier):
         """
         self._check_parameters()
         self._check_streaming()
-        refuse_sources(X, "partial_fit", "Pass it one batch after the other, or all of them to fit", y)
+        refuse_sources(X, "partial_fit", "Pass one batch after another, or pass all rows to fit", y)
         with kept_on_failure(self):
             found = self._find_more(X, y, classes, sample_weight)
             if found is not None:
@@ -110,7 +110,7 @@ class StreamingClassifier(BayesianClassifier):
     def _check_streaming(self) -> None:
         if self.inference in ("gibbs", "ecm"):
             raise ValueError(
-                f"partial_fit adds up variational sums, which inference={self.inference!r} has not; use 'auto', 'cavi' "
+                f"partial_fit adds up variational sums, which inference={self.inference!r} lacks; use 'auto', 'cavi' "
                 f"or 'svi', or fit all rows together."
             )
         if isinstance(self.class_weight, str):
@@ -122,11 +122,11 @@ class StreamingClassifier(BayesianClassifier):
     def _refuse_stream(self, prior: Prior, missing: bool = False) -> None:
         if isinstance(beneath(getattr(self, "rows_", None)), ReducedRows) and getattr(self, "_stream", None) is None:
             raise ValueError(
-                "The table of the fit had more columns than rows and was reduced to the directions of its rows, in "
-                "which others do not lie; reduce the columns first, or fit all rows together."
+                "The model was fitted to more columns than rows and reduced to the space spanned by its rows, which "
+                "new rows leave; reduce the columns first, or fit all rows together."
             )
         if missing or not prior.is_plain:
             raise ValueError(
-                "partial_fit keeps one Gaussian of the past, which is not all there is to know where variables are "
-                "selected, entries are missing or rows are grouped; fit all rows together."
+                "partial_fit keeps a single Gaussian of the past, which is not enough when variables are selected, "
+                "entries are missing or rows are grouped; fit all rows together."
             )

@@ -20,9 +20,9 @@ from ..rows.inducing import UselessKernelError
 
 #: What is said where sums over rows have lost their digits.
 _TOO_FAR_APART = (
-    "Columns or weights lie so many orders of magnitude apart that sums over rows cannot be told from rounding. Leave "
-    "standardize and fit_intercept as True where there are such parameters, take columns about their means, drop those "
-    "that repeat others, and bring sample_weight and class_weight nearer to 1."
+    "Columns or weights differ by so many orders of magnitude that sums over rows are lost to rounding. Leave "
+    "standardize and fit_intercept as True if the model has them, centre columns, drop those that repeat others, and "
+    "bring sample_weight and class_weight closer to 1."
 )
 
 
@@ -53,7 +53,7 @@ class LatentPredictions:
 
     @abstractmethod
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row."""
+        """Mean and variance of the latent value of each row."""
 
     def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The same as NumPy arrays, wherever the rows are."""
@@ -71,18 +71,19 @@ class LatentPredictions:
 
     @anywhere
     def decision_function(self, X: Any) -> np.ndarray:
-        """The logit of the probability of ``classes_[1]``, for each row; of more than two classes, a score for each,
-        of which ``predict_proba`` is the softmax."""
+        """Logit of the probability of ``classes_[1]`` for each row; with more than two classes, a score for each, of
+        which ``predict_proba`` is the softmax.
+        """
         return self._score(X)
 
     @anywhere
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class, for each row; columns are in the order of ``classes_``."""
+        """Probability of every class for each row, with columns in the order of ``classes_``."""
         return probabilities(self._score(X))
 
     @anywhere
     def predict(self, X: Any) -> np.ndarray:
-        """The likelier class of each row."""
+        """Most probable class of each row."""
         return self._likelier(self._score(X))
 
     def _likelier(self, score: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ class Reader(NamedTuple):
         X = self.numbers(batch, first and not self.named)
         if batch.y is None and not self.named:
             raise ValueError(
-                "The rows come without labels: name the column of labels, as in chunks.Parquet(path, target='name')."
+                "The rows have no labels: name the column that holds them, as in chunks.Parquet(path, target='name')."
             )
         y = self.model._labels(batch.X, batch.y)
         y = check_labels(X, y, part=True, warn=np.ndim(y) == 2 and self._is_news("labels in a column"))
@@ -69,8 +69,8 @@ class Reader(NamedTuple):
         unknown = self.labels[codes] != y
         if unknown.any():
             raise ValueError(
-                f"The label {y[unknown][0]!r} was not there when the rows were first read: they must not change while "
-                f"a model is fitted."
+                f"The label {y[unknown][0]!r} did not occur when the rows were first read: they must not change during "
+                f"a fit."
             )
         present = self.factors > 0  # a class of weight 0 is not there
         there, weight = present[codes], self.factors[codes] * copies
@@ -150,7 +150,7 @@ def rows_of_few(source: Source) -> Batch | None:
         if n_rows > survey.MOST_ROWS:
             return None
     if n_rows == 0:
-        raise ValueError("There are no rows to learn from.")
+        raise ValueError("There are no rows to fit.")
     frames = [part.X for part in parts if part.X.shape[0]]
     pandas = needed("pandas", "formula", "A frame of batches") if hasattr(frames[0], "columns") else None
     X = np.concatenate(frames) if pandas is None else pandas.concat(map(_as_pandas, frames), ignore_index=True)
@@ -187,7 +187,7 @@ def representatives(source: Source, design_of: Callable[[Any, None], Any], jobs:
     batches = (source.unpack(item, frames=True).X for item in source.items())
     first = next((_as_pandas(batch) for batch in batches if batch.shape[0]), None)
     if first is None:
-        raise ValueError("There are no rows to learn from.")
+        raise ValueError("There are no rows to fit.")
     design = design_of(first, None)
     columns = [name for grouping in design.groupings for name in grouping.columns]
     if hasattr(first, "columns"):
