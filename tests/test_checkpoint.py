@@ -281,5 +281,5 @@ def test_other_rows_of_a_source_are_refused(items, tmp_path):
     items.crash_at = 9
     with pytest.raises(Crash):
         clone(model).fit(chunks.Arrays(X, y, batch_rows=200))
-    with pytest.raises(ValueError, match=r"another fit \(it differs in number of rows, rows, labels or weights\)"):
+    with pytest.raises(ValueError, match=r"another fit \(which differs in number of rows, rows, labels or weights\)"):
         clone(model).fit(chunks.Arrays(X[:-1], y[:-1], batch_rows=200))

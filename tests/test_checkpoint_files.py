@@ -40,9 +40,9 @@ def test_other_parameters_are_refused_by_name(half):
     model, data, path = half
     before = path.read_bytes()
     other = clone(model).set_params(tol=0.5, kernel=KERNEL + Constant(1.0))
-    with pytest.raises(ValueError, match=r"another fit \(it differs in kernel, tol\): delete it .* or choose another"):
+    with pytest.raises(ValueError, match=r"another fit \(which differs in kernel, tol\): delete it .* choose another"):
         other.fit(*data)
-    with pytest.raises(ValueError, match="it differs in estimator"):
+    with pytest.raises(ValueError, match="which differs in estimator"):
         BayesianLinearSVC(checkpoint=path).fit(*data)
     with pytest.raises(ValueError, match="differs in random_state"):
         clone(model).set_params(random_state=1).fit(*data)
@@ -66,7 +66,7 @@ def test_other_data_are_refused(change, half):
         X, y, what = X[::-1], y[::-1], "rows, labels or weights"
     else:
         y, what = y + 1, "classes"
-    with pytest.raises(ValueError, match=rf"another fit \(it differs in {what}\)"):
+    with pytest.raises(ValueError, match=rf"another fit \(which differs in {what}\)"):
         clone(model).fit(X, y, weight)
 
 
@@ -75,7 +75,7 @@ def test_damaged_files_are_refused_and_left_alone(half):
     good = path.read_bytes()
     for bad in (b"", good[: len(good) // 2], good[:1000] + b"x" + good[1001:], b"something else"):
         path.write_bytes(bad)
-        with pytest.raises(StoreError, match=r"damaged.*If it is deleted, the fit begins anew"):
+        with pytest.raises(StoreError, match=r"damaged.*Delete it to start the fit again"):
             clone(model).fit(*data)
         assert path.read_bytes() == bad
     path.write_bytes(good)
@@ -114,7 +114,7 @@ def test_a_full_disk_ends_no_fit(passes, error, counted, tmp_path, monkeypatch):
 
     monkeypatch.setattr(archive.os, "fsync", full)
     monkeypatch.setattr("softmargin.checkpoint._REST", 0.0)
-    with pytest.warns(RuntimeWarning, match="could not be written.*unchanged.*The fit goes on"):
+    with pytest.warns(RuntimeWarning, match="could not be written.*unchanged.*The fit continues"):
         same = clone(model).fit(*data)
     assert_same(same, whole)
     assert not list(tmp_path.iterdir())

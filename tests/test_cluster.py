@@ -107,20 +107,20 @@ def test_errors_reach_the_user():
     with pytest.raises(ValueError, match="column 1 has missing values"):
         BayesianSVC(kernel="matern").fit(*of_dask(X, y, 50))
     frame = dd.from_pandas(frame_of(*rows(200)), npartitions=2)
-    with pytest.raises(ValueError, match="2 partitions and y has 4"):
+    with pytest.raises(ValueError, match="2 partitions, but y has 4"):
         BayesianSVC().fit(frame[["a"]], frame["y"].repartition(npartitions=4))
 
 
 def test_shapes_that_do_not_match_are_told_before_anything_is_computed():
     X, y = rows(200)
     there, labels = of_dask(X, y, 50)
-    with pytest.raises(ValueError, match=r"X has 200 rows, and y is of shape \(150,\)"):
+    with pytest.raises(ValueError, match=r"X has 200 rows, but y has shape \(150,\)"):
         BayesianLinearSVC().fit(there, labels[:150])
-    with pytest.raises(ValueError, match=r"X has 200 rows, and sample_weight is of shape \(10,\)"):
+    with pytest.raises(ValueError, match=r"X has 200 rows, but sample_weight has shape \(10,\)"):
         BayesianLinearSVC().fit(there, labels, da.ones(10))
-    with pytest.raises(ValueError, match=r"X has 200 rows, and y is of shape \(200, 3\)"):
+    with pytest.raises(ValueError, match=r"X has 200 rows, but y has shape \(200, 3\)"):
         BayesianLinearSVC().fit(there, there)
-    with pytest.raises(ValueError, match="X is a Array of Dask, and not a table"):
+    with pytest.raises(ValueError, match="X is a Dask Array, not a table"):
         BayesianLinearSVC().fit(labels, labels)
     frame = dd.from_pandas(frame_of(X, y), npartitions=2)
     with pytest.raises(ValueError, match="no column 'Y': did you mean 'y'"):

@@ -184,7 +184,7 @@ def test_absent_columns_are_named_with_near_ones(frame):
 
 def test_unknown_levels_of_fixed_effects_are_named(frame):
     design = Design.from_columns(frame, "clinic")
-    with pytest.raises(ValueError, match=r"'drug' has the level 'd', unknown .* known ones are 'a', 'b', 'c'"):
+    with pytest.raises(ValueError, match=r"'drug' has the level 'd', not seen .* known ones are 'a', 'b', 'c'"):
         design.matrix(frame.assign(drug=["a", "d", "d", "b"]))
     with pytest.raises(ValueError, match="'age' held numbers"):
         design.matrix(frame.assign(age=["a", "d", "d", "b"]))

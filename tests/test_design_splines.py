@@ -121,7 +121,7 @@ def test_skewed_columns_keep_their_digits(rng):
 def test_few_values_make_few_functions():
     assert spline_of(np.repeat(np.arange(12.0), 5)).n_columns == 10
     assert spline_of(np.arange(4.0)).n_columns == 2
-    with pytest.raises(ValueError, match="4 different values or more, but 0 has 3"):
+    with pytest.raises(ValueError, match="at least 4 distinct values, but 0 has 3"):
         spline_of(np.array([1.0, 2.0, 3.0, 3.0]))
     for df in (1, 11, 2.5, True):
         with pytest.raises(ValueError, match=r"df of s\(0\) must be an integer from 2 to 10"):

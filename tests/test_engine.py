@@ -160,10 +160,10 @@ def test_a_source_that_gives_other_rows_is_noticed(n_rows, scale, data):
     source = Source(X[:n_rows], y[:n_rows], weight[:n_rows])
     problem = Problem(Table(X[:20], y[:20], weight[:20], 8), ROWS, Hinge(), Ridge.isotropic(3), whole=source)
     belief = contracts.random_belief(3)
-    with pytest.raises(ValueError, match="other rows than when it was first read"):
+    with pytest.raises(ValueError, match="different rows than when it was first read"):
         problem.stats(belief)
     source.total = lambda block: None  # no rows at all
-    with pytest.raises(ValueError, match="other rows than when it was first read"):
+    with pytest.raises(ValueError, match="different rows than when it was first read"):
         problem.stats(belief)
     # Sums in another order round otherwise, and that is no other weight.
     source.total = lambda block: block(X[:20], y[:20], (1 + 1e-8) * weight[:20])

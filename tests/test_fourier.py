@@ -142,7 +142,7 @@ def test_coordinates_beyond_the_table_of_sobol_are_plain(monkeypatch):
 
 def test_frequencies_refuse_what_has_none():
     rng = np.random.RandomState(0)
-    with pytest.raises(ValueError, match=r"RBF and Matern kernels, got Linear\(variance=1.0\)"):
+    with pytest.raises(ValueError, match=r"RBF and Matern kernels only, got Linear\(variance=1.0\)"):
         draw_frequencies(Linear(), 2, 5, "plain", rng)
     with pytest.raises(ValueError, match="how must be one of 'plain', 'orthogonal', 'quasi', got 'sobol'"):
         draw_frequencies(RBF(), 2, 5, "sobol", rng)
@@ -283,7 +283,7 @@ def test_another_kernel_keeps_the_frequencies():
         (RBF(1.0) + White(0.1), r"The kernel RBF\(.*\) \+ White\(.*because of White\(variance=0.1\)"),
         (2.0 * Linear() * RBF(1.0), r"because of Linear\(.*\) \* RBF"),
         (Linear() * Linear(), r"because of Linear\(.*\) \* Linear"),
-        (RBF(), "length_scale=None is filled in by fit"),
+        (RBF(), "length_scale=None is set by fit"),
         (RBF((1.0, 2.0)), "The kernel has 2 length-scales, but the data has 3 columns"),
     ],
 )

@@ -37,7 +37,7 @@ def test_losses_and_their_augmentations():
     assert found == dict.fromkeys(HINGES, HingeScales) | dict.fromkeys(("logistic", "logistic-jj"), PolyaGamma)
     assert isinstance(augmentation_of(PointHinge()), HingeScales)
     for name in set(LOSSES) - set(DRAWABLE):
-        with pytest.raises(TypeError, match="Only the hinge and the logistic likelihood can be drawn"):
+        with pytest.raises(TypeError, match="available for the hinge and the logistic likelihood only, got"):
             augmentation_of(LOSSES[name])
 
 

@@ -93,7 +93,7 @@ def test_latent_draws_are_those_of_the_sampler(classifier, loss, moons):
 
 def test_chains_that_have_not_mixed_are_told(moons):
     X, y = moons[0][:150], moons[1][:150]
-    with pytest.warns(MixingWarning, match="The chains have not mixed: R-hat is") as caught:
+    with pytest.warns(MixingWarning, match="The chains have not mixed: the largest R-hat is") as caught:
         model = fitted(BayesianLinearSVC, "gibbs", X, y, n_draws=12, warm_up=0)
     assert caught[0].filename == __file__
     assert model.draws_.r_hat > 1.05

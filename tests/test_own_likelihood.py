@@ -182,8 +182,8 @@ def test_clones_copies_grids_and_the_way_it_is_shown(table):
 def test_reports_say_what_was_given(table):
     X, y = table
     svc, gpc = (clone(model).set_params(loss=SmoothHinge()).fit(X, y) for model in MODELS[:2])
-    assert "another loss than the hinge" in model_sentence(svc)
-    assert "another loss than the logistic one" in model_sentence(gpc)
+    assert "a loss other than the hinge" in model_sentence(svc)
+    assert "a loss other than the logistic one" in model_sentence(gpc)
     assert "SmoothHinge(width=1.0)" in dict(descriptions(svc))["Loss"]
 
 
@@ -199,7 +199,7 @@ def test_files_hold_the_library_s_likelihoods_and_no_others(table, tmp_path):
     assert_array_equal(same.predict_proba(X), fine.predict_proba(X))
     same.partial_fit(X, y)
     own = BayesianLinearSVC(loss=SmoothHinge()).fit(X, y)
-    with pytest.raises(StoreError, match=r"model\.loss is a .*SmoothHinge, which files do not hold.*pickle"):
+    with pytest.raises(StoreError, match=r"model\.loss is a .*SmoothHinge, which files cannot hold.*pickle"):
         own.save(tmp_path / "own.model")
     assert not (tmp_path / "own.model").exists()
 
@@ -264,7 +264,7 @@ class Steep:
 
 
 WRONG = {
-    "a number": (3, "loss must be a word, a likelihood with sites.*3 is none of these"),
+    "a number": (3, "loss must be a name, a likelihood with sites.*curvature; got 3"),
     "a function": (np.exp, "or a log-likelihood with derivatives"),
     "a class": (Hinge, r"not its class: write Hinge\(\)"),
     "no flags": (NoFlags(), "has sites, but lacks log_density, curvature, is_bound.*derivatives"),
@@ -275,13 +275,13 @@ WRONG = {
     "one array": (Wrong(how="one array"), r"must return l, w, b, each of shape \(28,\), got ndarray"),
     "a sum": (Wrong(how="total"), "must return l, w, b, each of shape"),
     "no names": (Wrong(how="no names"), r"must return softmargin.likelihoods.Sites\(l, w, b\)"),
-    "not at zero": (Wrong(how="zero"), "w of sites.*must be finite, for variances of zero too"),
+    "not at zero": (Wrong(how="zero"), "w of sites.*must be finite, even for variances of zero"),
     "negative": (Wrong(how="negative"), "negative precision w at y=-1, mu=0.5, v=0"),
     "of one label": (Wrong(how="of one label"), "negative precision w at y=1, mu=-30, v=0"),
     "steep": (Steep(), r"slope of derivatives\(y, f\) must be finite"),
     "one node": (OneNode(), r"derivatives\(y, f\) must return value, slope, curvature, each of shape \(7, 2\)"),
     "nothing within": (Quadrature(Hinge()), r"Hinge\(\) has no derivatives"),
-    "many classes": (Softmax(), "likelihood of one latent value.*multi_class says how"),
+    "many classes": (Softmax(), "likelihood of one latent value.*use multi_class instead"),
     "classes apart": (OneVersusRest(Hinge()), "likelihood of one latent value"),
     "rivals": (Rivals(), "likelihood of one latent value"),
 }
@@ -299,14 +299,14 @@ def test_what_is_wrong_with_an_object_is_said(case, table):
 REFUSED = [
     (
         BayesianLinearSVC(inference="gibbs"),
-        "inference='gibbs' rests on an augmentation, which loss=SmoothHinge.*use one",
+        "inference='gibbs' relies on an augmentation, which loss=SmoothHinge.*use one",
     ),
-    (BayesianLinearSVC(inference="ecm"), "inference='ecm' rests on an augmentation"),
-    (BayesianGPC(inference="gibbs"), "inference='gibbs' draws from the posterior itself"),
-    (BayesianLinearSVC(multi_class="softmax"), "multi_class='softmax' goes with loss='logistic', got SmoothHinge"),
-    (BayesianSVC(multi_class="crammer-singer"), "multi_class='crammer-singer' goes with loss='auto' or 'hinge'"),
-    (BayesianGPC(multi_class="softmax"), "has a bound of its own, in which loss=SmoothHinge"),
-    (BayesianGPC(tune="alternate"), "goes through quadratics that loss=SmoothHinge.*use loss='jj' or 'taylor'"),
+    (BayesianLinearSVC(inference="ecm"), "inference='ecm' relies on an augmentation"),
+    (BayesianGPC(inference="gibbs"), "inference='gibbs' samples from the exact posterior"),
+    (BayesianLinearSVC(multi_class="softmax"), "multi_class='softmax' requires loss='logistic', got SmoothHinge"),
+    (BayesianSVC(multi_class="crammer-singer"), "multi_class='crammer-singer' requires loss='auto' or 'hinge'"),
+    (BayesianGPC(multi_class="softmax"), "has its own bound, which loss=SmoothHinge"),
+    (BayesianGPC(tune="alternate"), "works on quadratics, which loss=SmoothHinge.*use loss='jj' or 'taylor'"),
 ]
 
 
@@ -330,7 +330,7 @@ def test_networks_take_them_too(table):
     for head in (own, library):
         head.fit(X, y)
     assert_allclose(own.predict_proba(X), library.predict_proba(X), rtol=1e-5)
-    with pytest.raises(ValueError, match="is no bound"):
+    with pytest.raises(ValueError, match="is not a bound"):
         nn.MarginHead(3, 2, loss=Taylor(SmoothHinge()))
 
 
@@ -379,10 +379,10 @@ def test_objects_are_asked_about_their_two_labels_and_no_others(way):
 @pytest.mark.parametrize("length", [20, 80, 81, 200])
 def test_long_objects_are_shown_by_their_beginning(length):
     text = "x" * (length - 2)  # and two quotes
-    with pytest.raises(ValueError, match="is none of these") as caught:
+    with pytest.raises(ValueError, match="returns its value, slope and curvature; got") as caught:
         given_likelihood(text)
     shown = repr(text) if length <= 80 else repr(text)[:77] + "..."
-    assert f"; {shown} is none" in str(caught.value)
+    assert f"; got {shown}." in str(caught.value)
 
 
 def test_objects_are_checked_once_and_returned():

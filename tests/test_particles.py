@@ -229,5 +229,6 @@ def test_cosines_and_sines_go_where_they_are_told():
 @pytest.mark.parametrize("kernel", [RBF(ARD) * Matern(1.7) * 0.6, (RBF(1.1) + Constant(0.5)) * RBF(3.0)], ids=repr)
 def test_products_of_two_that_have_length_scales_are_refused(kernel):
     rows = FourierRows.of(kernel, 3, 5, "plain", np.random.RandomState(0))
-    with pytest.raises(ValueError, match=r"one kernel in each product, but .*RBF.* multiplies two .*inference='cavi'"):
+    message = r"one kernel with length-scales in each product, but .*RBF.* multiplies two.*inference='cavi'"
+    with pytest.raises(ValueError, match=message):
         ParticleRows(rows, np.empty(0))

@@ -212,7 +212,7 @@ def test_mixed_models_find_groups_in_files(tmp_path, small_samples):
     assert_allclose(one.coef_, other.coef_, atol=1e-4)
     assert_allclose(other.predict_proba(tmp_path / "rows.parquet"), other.predict_proba(frame), rtol=1e-12)
     assert other.random_effects()["group"].tolist() == one.random_effects()["group"].tolist()
-    with pytest.raises(ValueError, match="s would have to know all rows"):
+    with pytest.raises(ValueError, match="s would need all rows in memory"):
         BayesianMixedSVC("y ~ s(x) + (1 | group)").fit(tmp_path / "rows.parquet")
 
 
@@ -255,12 +255,12 @@ def test_columns_labels_and_weights_are_chosen_by_name(folder):
     [
         (lambda f: chunks.Parquet(f, target="lable"), ValueError, "no column 'lable': did you mean 'label'"),
         (lambda f: chunks.Parquet(f, target="label"), ValueError, "'text' is not numeric"),
-        (lambda f: chunks.Parquet(f, columns=["a"]), ValueError, "without labels"),
+        (lambda f: chunks.Parquet(f, columns=["a"]), ValueError, "have no labels"),
         (lambda f: chunks.Parquet(f"{f}/*.csv", target="y"), FileNotFoundError, "No file matches"),
         (lambda f: chunks.Parquet(f, target=np.zeros(3)), TypeError, "name of a column"),
         (lambda f: (part for part in in_batches(*rows(10), 5)), TypeError, "only once"),
         (lambda f: [(np.ones((3, 2)), [0, 1, 0], None, 4)], ValueError, "y"),
-        (lambda f: chunks.Arrays(np.ones((4, 2)), [0, 1]), ValueError, "X has 4 rows, and y has 2"),
+        (lambda f: chunks.Arrays(np.ones((4, 2)), [0, 1]), ValueError, "X has 4 rows, but y has 2"),
         (lambda f: [(np.array([[1.0, np.nan]] * 4), [0, 1, 0, 1])], ValueError, "column 1 has no observed value"),
         (lambda f: [(np.ones((2, 2)), [0, 0]), (np.ones((2, 2)), [0, 0])], ValueError, "only one class"),
         (lambda f: [(np.ones((2, 2)), [0, 1]), (np.ones((2, 3)), [0, 1])], ValueError, "3 features"),
@@ -289,5 +289,5 @@ def test_models_that_need_all_rows_say_so():
         BayesianSVC(inference="gibbs").fit(chunks.Arrays(*rows(100)))
     with pytest.raises(ValueError, match="needs all rows in memory"):
         BayesianKernelMachine().fit(chunks.Arrays(*rows(100)))
-    with pytest.raises(ValueError, match="holds labels and weights itself"):
+    with pytest.raises(ValueError, match="already holds labels and weights"):
         BayesianSVC().fit(chunks.Arrays(*rows(100)), rows(100)[1])

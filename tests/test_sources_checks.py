@@ -62,9 +62,9 @@ def test_labels_that_are_not_there_are_counted_and_placed(empty):
     X, y = rows(200)
     words = np.where(y == 1, "yes", "no").astype(object)
     words[[130, 170]] = empty
-    with pytest.raises(ValueError, match=r"nothing in 2 rows, the first of them 130 \(counted from 0\)"):
+    with pytest.raises(ValueError, match=r"None in 2 rows, the first of them 130 \(counted from 0\)"):
         BayesianLinearSVC().fit(X, words)
-    with pytest.raises(ValueError, match=r"nothing in 2 rows, the first of them 30 \(counted from 0 in its batch\)"):
+    with pytest.raises(ValueError, match=r"None in 2 rows, the first of them 30 \(counted from 0 in its batch\)"):
         BayesianLinearSVC().fit(in_batches(X, words, 100))
 
 
@@ -194,9 +194,9 @@ def test_what_needs_rows_in_memory_says_so(tmp_path):
         with pytest.raises(ValueError, match=r"impute needs rows in memory.*a batch at a time"):
             model.impute(source)
     for estimator in (BayesianLinearSVC(), BayesianSVC(), BayesianKernelMachine()):
-        with pytest.raises(ValueError, match=r"partial_fit needs rows in memory, and got the path.*one batch after"):
+        with pytest.raises(ValueError, match=r"partial_fit needs rows in memory, got the path.*one batch after"):
             estimator.partial_fit(path, "y", classes=[0, 1])
-    with pytest.raises(ValueError, match="This needs rows in memory, and got the path"):
+    with pytest.raises(ValueError, match="This needs rows in memory, got the path"):
         FourierFeatures().fit(str(path))
     quick = {"inference": "stein", "tune": None, "n_frequencies": 16, "n_particles": 4, "n_steps": 5}
     with pytest.raises(ValueError, match="sample_latent needs rows in memory"):
@@ -225,7 +225,7 @@ def test_scores_of_sources_are_those_of_their_rows(n_jobs, tmp_path):
     assert_allclose(model.score(in_batches(frame, y, 70, weight)), expected)
     assert expected != model.score(tmp_path, "y") == model.score(frame, y)
     assert np.isnan(model.score(chunks.Batches([])))
-    with pytest.raises(ValueError, match="rows come without labels"):
+    with pytest.raises(ValueError, match="rows have no labels"):
         model.score(tmp_path / "rows.parquet")
 
 

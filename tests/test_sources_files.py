@@ -58,7 +58,7 @@ def test_a_format_that_is_named_counts_more_than_a_suffix(frame, tmp_path):
 def test_files_of_several_kinds_are_not_one_table(frame, tmp_path):
     write(frame, tmp_path / "1.csv")
     write(frame, tmp_path / "2.parquet")
-    with pytest.raises(ValueError, match=r"several kinds \(.csv, .parquet\).*'folder/\*.csv'"):
+    with pytest.raises(ValueError, match=r"several types \(.csv, .parquet\).*'folder/\*.csv'"):
         chunks.Parquet(tmp_path, target="y")
     (tmp_path / "2.parquet").rename(tmp_path / "_2.parquet")  # which is hidden
     assert chunks.Parquet(tmp_path, target="y").columns == ("a", "b")
@@ -106,7 +106,7 @@ def test_columns_that_are_not_there_are_named_with_near_ones(frame, tmp_path):
 def test_a_file_that_lacks_a_column_is_named(form, frame, tmp_path):
     path = two_files(tmp_path, frame)
     write(frame[300:].rename(columns={"b": "B2"}), path)
-    with pytest.raises(ValueError, match=r"2.parquet' has no column 'b', as other files do: did you mean 'B2'"):
+    with pytest.raises(ValueError, match=r"2.parquet' has no column 'b', unlike other files: did you mean 'B2'"):
         BayesianLinearSVC().fit(form(tmp_path), "y")
     assert chunks.Parquet(form(tmp_path), target="y", columns=["a"]).columns == ("a",)
     model = BayesianLinearSVC().fit(frame[["a", "b"]], frame["y"])
@@ -192,7 +192,7 @@ def test_empty_labels_and_weights_are_counted_and_placed(column, frame, tmp_path
     write(holed, tmp_path / "2.parquet")
     what = "labels" if column == "y" else "weights"
     words = (
-        rf"'{column}' holds the {what}, and has 2 empty entries, the first in row 7 of '.*2.parquet', counted from 0"
+        rf"'{column}' holds the {what}, but has 2 empty entries, the first in row 7 of '.*2.parquet', counted from 0"
     )
     with pytest.raises(ValueError, match=words):
         BayesianLinearSVC().fit(chunks.Parquet(tmp_path, target="y", weight="weight"))

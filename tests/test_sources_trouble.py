@@ -34,7 +34,7 @@ def test_functions_of_few_rows_know_all_of_them(tmp_path, small_samples, monkeyp
     one, other = (BayesianMixedSVC(formula).fit(rows) for rows in (frame.assign(y=y), tmp_path / "rows.parquet"))
     assert_allclose(one.predict_proba(frame), other.predict_proba(frame), rtol=1e-9)
     monkeypatch.setattr(survey, "MOST_ROWS", 500)
-    with pytest.raises(ValueError, match="C, bs would have to know all rows"):
+    with pytest.raises(ValueError, match="C, bs would need all rows in memory"):
         BayesianMixedSVC(formula).fit(tmp_path / "rows.parquet")
 
 
@@ -67,7 +67,7 @@ def test_a_source_that_is_used_up_is_noticed(left):
         readings.append(1)
         return iter(in_batches(X, y, 1000)[: None if len(readings) == 1 else left])
 
-    with pytest.raises(ValueError, match="must begin anew"):
+    with pytest.raises(ValueError, match="must start from the beginning"):
         BayesianLinearSVC().fit(chunks.Batches(batches))
 
 

@@ -247,7 +247,7 @@ def test_tensors_and_other_objects_are_refused(tmp_path):
     deep = []
     for _ in range(200):
         deep = [deep]
-    with pytest.raises(StoreError, match="lies within more than"):
+    with pytest.raises(StoreError, match="is nested within more than"):
         write(tmp_path / "value", deep, "checkpoint")
 
 

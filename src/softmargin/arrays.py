@@ -316,7 +316,7 @@ def replayed(function: Callable[..., Array], *examples: Array) -> Callable[..., 
         with torch.cuda.graph(graph):
             output = function(*inputs)
     except RuntimeError as error:
-        warnings.warn(f"Steps cannot be recorded and will be slower: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"Steps cannot be captured as a graph and will be slower: {error}", RuntimeWarning, stacklevel=2)
         return function
 
     def play(*arrays: Array) -> Array:

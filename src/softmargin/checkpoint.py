@@ -1,4 +1,4 @@
-"""Checkpoints: what a fit has found so far, in a file from which the same fit goes on after a crash.
+"""Checkpoints: the state of a fit, in a file from which the same fit resumes after a crash.
 
 A fit is a row of stages, and all of them depend on nothing but data, parameters and random numbers.  So a `Journal` has
 a `Page` for each: what a finished stage found, or where an unfinished one stands.  A fit that finds its journal reads
@@ -45,17 +45,17 @@ _HASHED_BYTES = 2**24
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit writes what it has found so far, and how often.
+    """Where and how often a fit saves its state.
 
     Parameters
     ----------
     path : str or path
-        The file.  It belongs to one fit at a time, and is removed when that ends.
+        The file.  It belongs to one fit at a time, and is deleted when the fit ends.
     passes : int or "auto"
-        Full passes over the rows from one writing to the next.  ``"auto"`` is every pass, but no sooner than 20 times
-        as long as the last writing took: a twentieth of the time is the most that is spent on it.
+        Number of full passes over the rows between saves.  ``"auto"`` is every pass, but waits at least 20 times as
+        long as the last save took, so that at most a twentieth of the time is spent on saving.
     seconds : float, optional
-        The most seconds between writings, also within a pass over rows that are not in memory.
+        Maximum number of seconds between saves, also within a pass over rows that are not in memory.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class Journal:
         if journal._checkpoint is not None:
             journal._fingerprint = fingerprint(model)
             if not journal._path.parent.is_dir():
-                raise ValueError(f"checkpoint: there is no directory {str(journal._path.parent)!r}; make it first.")
+                raise ValueError(f"checkpoint: there is no directory {str(journal._path.parent)!r}; create it first.")
             if journal._path.exists():
                 journal._kept = journal._read()
                 journal._refuse_another()
@@ -252,7 +252,7 @@ class Journal:
             self._write()
         except StoreError as error:
             warnings.warn(
-                f"{error} The fit goes on; after a crash it would resume from the last checkpoint that was written.",
+                f"{error} The fit continues; after a crash it would resume from the last checkpoint that was written.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -271,9 +271,9 @@ class Journal:
         try:
             kept = read(self._path, "checkpoint")
             if not isinstance(kept, dict) or kept.get("format") != FORMAT:
-                raise StoreError(f"Cannot go on from {str(self._path)!r}: another version of softmargin wrote it.")
+                raise StoreError(f"Cannot resume from {str(self._path)!r}: another version of softmargin wrote it.")
         except StoreError as error:
-            raise StoreError(f"{error} If it is deleted, the fit begins anew; or choose another path.") from error
+            raise StoreError(f"{error} Delete it to start the fit again, or choose another path.") from error
         return kept
 
     def _refuse_another(self) -> None:
@@ -283,8 +283,8 @@ class Journal:
         other = [name for name, value in here.items() if there.get(name) != value]
         if other:
             raise ValueError(
-                f"The checkpoint {str(self._path)!r} is that of another fit (it differs in {', '.join(other)}): delete "
-                f"it and the fit begins anew, or choose another path."
+                f"The checkpoint {str(self._path)!r} belongs to another fit (which differs in {', '.join(other)}): "
+                f"delete it to start the fit again, or choose another path."
             )
 
     def _go_on(self, kept: dict[str, Any]) -> None:

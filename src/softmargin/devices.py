@@ -45,7 +45,7 @@ class Place(NamedTuple):
         tensor: Any = X if is_torch_array(X) else None
         if device is None and tensor is None:
             if precision == "tf32":
-                raise ValueError("precision='tf32' is for products on a graphics processor: pass device='cuda'.")
+                raise ValueError("precision='tf32' requires a graphics processor: pass device='cuda'.")
             return None
         torch: Any = needed("torch", "torch", "A device")
         try:
@@ -123,7 +123,7 @@ def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None)
     bytes_of_rows = n_rows * (problem.table.X.shape[1] * place.dtype.itemsize + 16)
     whole: Any = None
     if problem.whole is not None and hasattr(problem.whole.source, "total"):
-        raise ValueError("Sums over rows of Dask are made where these are, by its workers: leave device as None.")
+        raise ValueError("Sums over the rows of a Dask collection are computed by its workers: leave device as None.")
     if problem.whole is not None:
         whole = Sent(problem.whole, place, place.block_rows(width))
     elif bytes_of_rows > _ROWS_SHARE * room:

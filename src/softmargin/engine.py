@@ -126,8 +126,8 @@ class Problem:
         expected = float(self.table.weight.sum())
         if stats is None or not abs(float(stats.n) - expected) <= _SAME_WEIGHT * expected:
             raise ValueError(
-                "The source gave other rows than when it was first read; they must not change during a fit, and a "
-                "function for chunks.Batches must begin anew whenever it is called."
+                "The source returned different rows than when it was first read. Rows must not change during a fit, "
+                "and a function for chunks.Batches must start from the beginning whenever it is called."
             )
         return stats
 

@@ -36,7 +36,7 @@ def draw_frequencies(kernel: Kernel, n_columns: int, n: int, how: str, rng: np.r
     ((1000, 2), 0.607, 0.607)
     """
     if not isinstance(kernel, (RBF, Matern)):
-        raise ValueError(f"Frequencies are those of RBF and Matern kernels, got {kernel}.")
+        raise ValueError(f"Frequencies can be drawn for RBF and Matern kernels only, got {kernel}.")
     one_of("how", how, HOWS)
     positive_integer("n", n)
     return HOWS[how](None if isinstance(kernel, RBF) else float(kernel.nu), n_columns, n, rng)

@@ -15,7 +15,7 @@ _REFRESH_SECONDS = 0.1
 
 
 class InterruptedFitWarning(ConvergenceWarning):
-    """A fit was interrupted and keeps the best model it had found."""
+    """Warning that a fit was interrupted, and returns the best model found so far."""
 
 
 class Monitor:

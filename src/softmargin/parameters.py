@@ -26,7 +26,7 @@ def meant(name: Any, names: Iterable[Any]) -> str:
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
     more = f" and {len(names) - _NAMES_OFFERED} more" if len(names) > _NAMES_OFFERED else ""
-    return f"there are {', '.join(map(repr, names[:_NAMES_OFFERED]))}{more}." if names else "there is nothing."
+    return f"there are {', '.join(map(repr, names[:_NAMES_OFFERED]))}{more}." if names else "there are none."
 
 
 def one_of(name: str, value: Any, allowed: Any) -> None:

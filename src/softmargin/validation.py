@@ -58,8 +58,8 @@ def refuse_sources(X: Any, who: str, instead: str, y: Any = None) -> None:
     kind = kind_of_source(X, y)
     if kind is not None:
         raise ValueError(
-            f"{who} needs rows in memory, and got {kind}. {instead}; docs/scaling.md shows how to read batches, and "
-            f"says what takes rows from anywhere."
+            f"{who} needs rows in memory, got {kind}. {instead}; docs/scaling.md shows how to read batches, and lists "
+            f"what accepts rows from any source."
         )
 
 
@@ -79,7 +79,7 @@ def check_named(
         keep_names(estimator, X, names)
     known = getattr(estimator, "feature_names_in_", None)
     if known is not None and list(known) != list(names):
-        raise ValueError(f"The columns are {', '.join(names)}, and those of the fit were {', '.join(known)}.")
+        raise ValueError(f"The columns are {', '.join(names)}, but the model was fitted on {', '.join(known)}.")
     _refuse_other_width(estimator, X)
     refuse_infinite(X, names, type(estimator).__name__, missing)
     return X
@@ -121,7 +121,7 @@ def _refuse_dates(X: Any) -> None:
     kinds = [getattr(dtype, "kind", "") for dtype in (X.dtypes if hasattr(X, "dtypes") else [getattr(X, "dtype", "")])]
     if any(kind in ("m", "M") for kind in kinds):
         _name_unreadable_columns(X, None)
-        raise ValueError("X holds dates or times: turn them into numbers, such as days since the first of them.")
+        raise ValueError("X holds dates or times: convert them to numbers, such as days since the first of them.")
 
 
 def _name_unreadable_columns(X: Any, error: Exception | None) -> None:
@@ -131,7 +131,7 @@ def _name_unreadable_columns(X: Any, error: Exception | None) -> None:
     if unreadable:
         raise ValueError(
             f"{_listed(list(unreadable))} not numeric (such as {next(iter(unreadable.values()))}). "
-            f"softmargin.tables.TableClassifier takes tables with words, dates and gaps as they are; or encode such "
+            f"softmargin.tables.TableClassifier accepts tables with text, dates and missing values; or encode such "
             f"columns first, for example with sklearn.preprocessing.OneHotEncoder or OrdinalEncoder in a "
             f"ColumnTransformer."
         ) from error
@@ -185,7 +185,7 @@ def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", mis
         )
     raise ValueError(
         f"Input X contains infinity or a value too large for {values.dtype}, beyond {largest:g}: "
-        f"{_listed(shown, verb='has')} such values. Replace or drop them, or take the column in other units."
+        f"{_listed(shown, verb='has')} such values. Replace or drop them, or express the column in other units."
     )
 
 
@@ -210,20 +210,20 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
     y = column_or_1d(y, warn=warn)
     if part and len(y) != X.shape[0]:
-        raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one for each.")
+        raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one per row.")
     check_consistent_length(X, y)
     types = {type(label) for label in y} if y.dtype.kind == "O" else set()
     empty = np.flatnonzero(_is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
     if len(empty):
         rows = f"{len(empty):,} rows, the first of them" if len(empty) > 1 else ""
         raise ValueError(
-            f"Input y contains NaN, infinity or nothing in {rows or 'row'} {empty[0]:,} (counted from 0"
-            f"{' in its batch' if part else ''}); drop the rows without a label."
+            f"Input y contains NaN, infinity or None in {rows or 'row'} {empty[0]:,} (counted from 0"
+            f"{' in its batch' if part else ''}); drop rows without a label."
         )
     if len(types) > 1:
         raise ValueError(
             f"The labels in y are of several types ({', '.join(sorted(each.__name__ for each in types))}) and cannot "
-            f"be put in order; write them in one way."
+            f"be sorted; convert them to one type."
         )
     # Of some rows it means nothing that many labels occur but once: three times each, they are not suspected.
     check_classification_targets(np.repeat(np.unique(y), 3) if part else y)
@@ -310,7 +310,7 @@ def refuse_enormous(weight: np.ndarray) -> None:
     largest = weight.max(initial=0.0)
     if not largest <= _MOST_COPIES:
         raise ValueError(
-            f"A row of weight k counts as k copies of it, and k may be {_MOST_COPIES:g} at most, got {largest:g} by "
+            f"A row of weight k counts as k copies of it, and k may be at most {_MOST_COPIES:g}, got {largest:g} from "
             f"sample_weight and class_weight together; divide all weights by the same number."
         )
 

@@ -36,9 +36,7 @@ class InverseWishart(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             precision = self.dof * R.T @ R
         if not np.isfinite(precision).all():
-            raise NotPositiveDefiniteError(
-                "Columns vary by so little that the squares of their spreads are no numbers."
-            )
+            raise NotPositiveDefiniteError("Columns vary so little that their variances cannot be represented.")
         return precision
 
     @property

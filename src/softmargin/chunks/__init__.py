@@ -1,11 +1,11 @@
-"""Rows from anywhere.
+"""Sources of rows that need not fit in memory.
 
 A model is fitted to a table in memory, or to a *source* of rows: files (`Parquet`), arrays that are not in memory
-(`Arrays`), batches that somebody makes (`Batches`), or the partitions of a Dask cluster.  ``fit`` makes a source of
-whatever it is given; these names are for what needs saying, such as which columns to read.
+(`Arrays`), batches (`Batches`), or the partitions of a Dask cluster.  ``fit`` recognises sources by itself; these names
+are for options, such as which columns to read.
 
-One reading of a source chooses a sample, by which everything is chosen that is chosen (`survey`); then passes add up
-sums over all rows (`passes`).  Memory does not depend on how many there are.
+A first pass over a source draws a sample, on which all choices are based (`survey`); further passes then add up sums
+over all rows (`passes`).  Memory does not depend on the number of rows.
 """
 
 from .blocks import Table, dense, gather_rows, rows_in_block

@@ -47,7 +47,7 @@ class Partitions(NamedTuple):
             raise ValueError(f"There is no column {unknown[0]!r}: {meant(unknown[0], known)}")
         if getattr(X, "ndim", 0) != 2:
             raise ValueError(
-                f"X is a {type(X).__name__} of Dask, and not a table of rows and columns: pass a frame, or an array of "
+                f"X is a Dask {type(X).__name__}, not a table of rows and columns: pass a frame, or an array of "
                 f"two dimensions."
             )
         parts = _partitions(X, "X")
@@ -88,7 +88,7 @@ class Partitions(NamedTuple):
         totals_of_each = self.each(_Totals(check))
         totals = _merged(totals_of_each)
         if totals is None:
-            raise ValueError("There are no rows of positive weight to learn from.")
+            raise ValueError("There are no rows of positive weight to fit.")
         sizes = [0 if part is None else part.n_rows for part in totals_of_each]
         first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         reservoir = Reservoir.near(totals, sample_rows(len(totals.moments.mean)))
@@ -111,7 +111,7 @@ class Partitions(NamedTuple):
             (found,) = _computed([head(item)])
             if found is not None:
                 return found
-        raise ValueError("There are no rows to learn from.")
+        raise ValueError("There are no rows to fit.")
 
 
 class _Totals(NamedTuple):
@@ -136,7 +136,7 @@ def mapped(model: Any, method: str, X: Any, shapes: list[tuple[int, ...]], dtype
 
     ``shapes`` are those of what it returns for a row, of which there may be several.
     """
-    dask, array = _dask(), needed("dask.array", "dask", "Predicting the partitions of Dask")
+    dask, array = _dask(), needed("dask.array", "dask", "Predicting Dask partitions")
     names = getattr(model, "feature_names_in_", None)
     if names is not None and set(names) < set(getattr(X, "columns", ())):
         X = X[list(names)]  # labels may still be among the columns
@@ -160,7 +160,7 @@ def _answer(model: Any, method: str, rows: Any) -> tuple[Any, ...]:
 
 
 def _dask() -> Any:
-    return needed("dask", "dask", "Rows of Dask")
+    return needed("dask", "dask", "A Dask collection")
 
 
 def _partitions(X: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
@@ -169,7 +169,7 @@ def _partitions(X: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
         X = X.rechunk({1: -1})
     if not hasattr(X, "to_delayed"):
         raise TypeError(
-            f"{name} is a {type(X).__name__}, where X is one of Dask: it must be a Dask array or series too."
+            f"{name} is a {type(X).__name__}, but X is a Dask collection: it must be a Dask array or series too."
         )
     return tuple(np.asarray(X.to_delayed(optimize_graph=not as_given), dtype=object).ravel().tolist())
 
@@ -186,7 +186,7 @@ def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str, as_given: boo
     n, own_n = _n_rows(X), _n_rows(other)
     if getattr(other, "ndim", 1) != 1 or not (math.isnan(n) or math.isnan(own_n) or n == own_n):
         shape = tuple(size if isinstance(size, int) else "?" for size in other.shape)
-        raise ValueError(f"X has {n:,} rows, and {name} is of shape {shape}: there must be one entry for each.")
+        raise ValueError(f"X has {n:,} rows, but {name} has shape {shape}: there must be one entry per row.")
     if hasattr(other, "rechunk") and hasattr(X, "chunks") and not math.isnan(n + own_n):
         other = other.rechunk((X.chunks[0],))
     return _partitions(other, name, as_given)
@@ -195,7 +195,7 @@ def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str, as_given: boo
 def _refuse_other_cuts(n: int, **others: int) -> None:
     for name, own in others.items():
         if own != n:
-            raise ValueError(f"X has {n} partitions and {name} has {own}: they must be cut in the same way.")
+            raise ValueError(f"X has {n} partitions, but {name} has {own}: they must be partitioned in the same way.")
 
 
 def _without(frame: Any, names: list[str]) -> Any:

@@ -64,7 +64,7 @@ def _not_there(path: str) -> str:
     elif missing == Path(path):
         what = f"There is no file or folder {path!r}. Looked"
     else:
-        what = f"There is no file {path!r}, for there is no folder {missing.name!r}"
+        what = f"There is no file {path!r}, because there is no folder {missing.name!r}"
     names = sorted(other.name for other in missing.parent.iterdir())
     return f"{what} in {str(missing.parent.resolve())!r}: {meant(missing.name, names)}"
 
@@ -80,7 +80,7 @@ def kind_of(files: Any) -> str:
     kinds = {KINDS[suffix] for suffix in suffixes}
     if len(kinds) > 1:
         raise ValueError(
-            f"The files are of several kinds ({', '.join(sorted(suffixes))}): choose one with a pattern, such as "
+            f"The files are of several types ({', '.join(sorted(suffixes))}): choose one with a pattern, such as "
             f"'folder/*{min(suffixes)}'."
         )
     return kinds.pop() if kinds else "parquet"
@@ -128,7 +128,7 @@ def agreed_schema(dataset: Any, columns: list[str], strict: bool) -> Any:
                 continue
             if name not in own.names:
                 raise ValueError(
-                    f"{file} has no column {name!r}, as other files do: {meant(name, own.names)} Write it into all "
+                    f"{file} has no column {name!r}, unlike other files: {meant(name, own.names)} Write it into all "
                     f"files, or leave it out with columns=[...]."
                 )
             where = first.setdefault(name, file)
@@ -141,7 +141,7 @@ def agreed_schema(dataset: Any, columns: list[str], strict: bool) -> Any:
                 if strict:
                     raise ValueError(
                         f"Column {name!r} is of type {fields[name].type} in {where}, and of type "
-                        f"{own.field(name).type} in {file}: write it in one way."
+                        f"{own.field(name).type} in {file}: write it as one type."
                     ) from error
     return arrow().schema(list(fields.values()))
 
@@ -189,8 +189,8 @@ def unreadable(dataset: Any, columns: list[str], error: Exception) -> str:
                     pass
             except arrow().ArrowInvalid as reason:
                 return (
-                    f"Column {name!r} of {file} cannot be read as {dataset.schema.field(name).type}, which is what its "
-                    f"beginning or another file says ({reason}). Say its type in a pyarrow.dataset.dataset(..., "
+                    f"Column {name!r} of {file} cannot be read as {dataset.schema.field(name).type}, the type in its "
+                    f"first rows or in another file ({reason}). Give its type in a pyarrow.dataset.dataset(..., "
                     f"schema=...), and pass that instead of a path."
                 )
     return f"The files cannot be read: {error}."

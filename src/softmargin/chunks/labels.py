@@ -31,8 +31,8 @@ class LabelTypes:
         self._found.setdefault(kind, f"{name} in {self._part} {number}")
         if len(self._found) > 1:
             raise ValueError(
-                f"Labels are of several types: {', '.join(self._found.values())} (counted from 0). Write them in one "
-                f"way."
+                f"Labels are of several types: {', '.join(self._found.values())} (counted from 0). Convert them to "
+                f"one type."
             )
 
 

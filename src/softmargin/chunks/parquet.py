@@ -26,32 +26,31 @@ _BATCHES_AHEAD, _FILES_AHEAD = 2, 1
 
 
 class Parquet:
-    """A table in files: Parquet, Feather or CSV, or a dataset of Arrow.
+    """A table in Parquet, Feather or CSV files, or an Arrow dataset.
 
     Parameters
     ----------
     path : path of a file or folder, pattern such as ``"rows/*.parquet"``, list of paths, or `pyarrow.dataset.Dataset`
     target : str, optional
-        The column of labels; needed for ``fit``.
+        The column with the labels; required for ``fit``.
     columns : sequence of str, optional
-        The columns to learn from: all but those of labels and weights, and the index that pandas wrote along, unless
-        given.
+        The columns to use as features; by default all except labels, weights, and an index written by pandas.
     weight : str, optional
-        The column of weights.
+        The column with the weights.
     batch_rows : int
-        Most rows that are unpacked at once.
+        Maximum number of rows unpacked at once.
     format : str
-        Of the files, as `pyarrow.dataset.dataset` calls it; by default their suffixes tell (``.parquet``, ``.feather``,
-        ``.arrow``, ``.ipc``, ``.csv``, ``.tsv``, ``.txt``, ``.csv.gz``), and those without a known one are taken for
-        Parquet.
+        Format of the files, as in `pyarrow.dataset.dataset`; by default inferred from suffixes (``.parquet``,
+        ``.feather``, ``.arrow``, ``.ipc``, ``.csv``, ``.tsv``, ``.txt``, ``.csv.gz``), and Parquet for files without
+        a known one.
     texts : sequence of str
-        Columns of text files that are read as they are written: 007 is a text, not seven.
+        Columns of text files that are read as strings: 007 is a string, not seven.
 
     Notes
     -----
-    All files must have the columns that are read.  Where their types differ, numbers are read in the widest of them.
-    Texts are read as by `softmargin.tables.read_table`, in the form that the first file shows: separators, encoding,
-    gaps.  Spaces around names of columns are no part of them.
+    All files must have the columns that are read.  If their types differ, numbers are read in the widest type.
+    Text files are read as by `softmargin.tables.read_table`, with separators, encoding and missing values as detected
+    in the first file.  Spaces around column names are removed.
 
     Examples
     --------
@@ -81,8 +80,8 @@ class Parquet:
         for name, value in (("target", target), ("weight", weight)):
             if value is not None and not isinstance(value, str):
                 raise TypeError(
-                    f"{name} must be the name of a column of the files, got {type(value).__name__}; to have it apart "
-                    f"from them, go through batches: chunks.Batches."
+                    f"{name} must be the name of a column of the files, got {type(value).__name__}; to pass it "
+                    f"separately, use chunks.Batches."
                 )
         self.target, self.weight, self.batch_rows, self.format = target, weight, batch_rows, format
         self.path, self.texts = path, tuple(texts)
@@ -94,7 +93,7 @@ class Parquet:
         used = [name for name in names if name not in aside] if columns is None else list(columns)
         self.columns = tuple(used)
         if target in used or len(set(used)) < len(used) or not used or isinstance(columns, str):
-            raise ValueError(f"columns must be a list of different columns without the target, got {columns!r}.")
+            raise ValueError(f"columns must be a list of distinct columns without the target, got {columns!r}.")
         missing = [name for name in self._wanted if name not in names]
         if missing:
             listed = ", ".join(map(repr, missing))
@@ -131,7 +130,7 @@ class Parquet:
 
     @property
     def dataset(self) -> Any:
-        """The files as Arrow sees them."""
+        """The files as an Arrow dataset."""
         dataset = arrow_dataset()
         if self._found_here:
             files = located(self.path)
@@ -145,7 +144,7 @@ class Parquet:
         return dataset.FileSystemDataset(list(given.get_fragments()), schema, given.format, given.filesystem)
 
     def only(self, columns: Sequence[str], labelled: bool = False, texts: Sequence[str] = ()) -> Parquet:
-        """The same files by some columns, for predictions; with labels and weights if these are to be compared."""
+        """The same files restricted to some columns, for predictions; with labels and weights for scoring."""
         kept: dict[str, Any] = {"target": self.target, "weight": self.weight} if labelled else {}
         kept |= {"texts": (*self.texts, *texts), "format": self.format, "batch_rows": self.batch_rows}
         return Parquet(self.path, columns=columns, **kept)
@@ -187,7 +186,7 @@ class Parquet:
         if values.null_count:
             what = "labels" if name == self.target else "weights"
             where = empty_entries(self.dataset, self._written[name])
-            raise ValueError(f"Column {name!r} holds the {what}, and has {where}: drop such rows.")
+            raise ValueError(f"Column {name!r} holds the {what}, but has {where}: drop such rows.")
         return values.to_numpy(zero_copy_only=False)
 
 

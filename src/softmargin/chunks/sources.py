@@ -17,7 +17,7 @@ BATCH_ROWS = 65_536
 
 
 class Batch(NamedTuple):
-    """Some rows, with their labels and weights if there are any; ``names`` where an array has lost those of a table."""
+    """Some rows, with labels and weights if any; ``names`` are those of columns if rows are an array from a table."""
 
     X: Any
     y: Any = None
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """Rows that can be read again and again: items come one by one, and are unpacked in threads."""
+    """Rows that can be read repeatedly: items are read one by one, and unpacked in threads."""
 
     def items(self) -> Iterator[Any]:
         """What is read one after the other."""
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 class Arrays(NamedTuple):
-    """Arrays that need not be in memory: memory maps, or whatever has a shape and gives slices of rows as arrays.
+    """Arrays that need not be in memory: memory maps, or any object with a shape whose row slices are arrays.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Arrays(NamedTuple):
         n = self.X.shape[0]
         for name, other in (("y", self.y), ("sample_weight", self.weight)):
             if other is not None and len(other) != n:
-                raise ValueError(f"X has {n} rows, and {name} has {len(other)} entries: there must be one for each.")
+                raise ValueError(f"X has {n} rows, but {name} has {len(other)} entries: there must be one per row.")
         return (slice(start, min(start + self.batch_rows, n)) for start in range(0, n, self.batch_rows))
 
     def unpack(self, item: slice, frames: bool = False) -> Batch:
@@ -69,11 +69,11 @@ class Arrays(NamedTuple):
 
 
 class Batches:
-    """Batches of ``(X, y)`` or ``(X, y, weight)`` from anything that can be gone through more than once.
+    """Batches of ``(X, y)`` or ``(X, y, weight)`` from anything that can be iterated over repeatedly.
 
     Parameters
     ----------
-    batches : list, or other object to iterate over again and again; or a function that begins anew when it is called
+    batches : list, or other object that can be iterated over repeatedly; or a function that returns a new iterator
 
     Examples
     --------
@@ -91,8 +91,8 @@ class Batches:
     def __init__(self, batches: Any) -> None:
         if not callable(batches) and hasattr(batches, "__next__"):
             raise TypeError(
-                "These batches can be gone through only once, and a fit reads its rows several times; pass a list, or "
-                "the function that makes them: chunks.Batches(function)."
+                "These batches can be iterated over only once, but a fit reads its rows several times; pass a list, or "
+                "the function that creates them: chunks.Batches(function)."
             )
         self.batches: Any = batches
 
@@ -105,7 +105,7 @@ class Batches:
             return item
         if not isinstance(item, (tuple, list)) or not 1 <= len(item) <= 3:
             raise ValueError(
-                f"A batch is (X, y) or (X, y, weight), and not of type {type(item).__name__}; if this was meant as a "
+                f"A batch must be (X, y) or (X, y, weight), got {type(item).__name__}; if this was meant as a "
                 f"table, fit requires y to be passed, but the target y is None."
             )
         return Batch(*item)
@@ -130,7 +130,7 @@ def kind_of_source(X: Any, y: Any = None) -> str | None:
 
 def _as_it_is(source: Any, y: Any, weight: Any) -> Any:
     if y is not None or weight is not None:
-        raise ValueError(f"{type(source).__name__} holds labels and weights itself: pass nothing but it.")
+        raise ValueError(f"{type(source).__name__} already holds labels and weights: pass it alone.")
     return source
 
 
@@ -152,7 +152,7 @@ def _of_cluster(X: Any, y: Any, weight: Any) -> Any:
 
 def _of_batches(X: Any, y: Any, weight: Any) -> Batches:
     if weight is not None:
-        raise ValueError("Weights of batches come with them, as (X, y, weight): pass nothing but the batches.")
+        raise ValueError("Batches hold their own weights, as (X, y, weight): pass them alone.")
     return Batches(X)
 
 

@@ -232,5 +232,5 @@ def surveyed(source: Source, check: Callable[[Any, bool], Checked | None], n_job
         reservoir.look_at(batch, first)
         totals, first = part if totals is None else totals.merged(part), first + part.n_rows
     if totals is None:
-        raise ValueError("There are no rows of positive weight to learn from.")
+        raise ValueError("There are no rows of positive weight to fit.")
     return reservoir.survey(totals)

@@ -164,14 +164,14 @@ class Design:
         named = self.response_name
         if named is None or (y is not None and named not in tables.names(frame)):
             if y is None:
-                raise ValueError("There are no labels: give y, or name their column on the left of the formula.")
+                raise ValueError("There are no labels: give y, or name their column to the left of '~' in the formula.")
             return np.asarray(y)
         tables.check_names(frame, [named])
         labels = np.asarray(frame[named])
         if y is not None and not _same(labels, np.asarray(y)):
             raise ValueError(
-                f"y is not the column {named!r} that the formula names as the response: give one of them, or write "
-                f"nothing on the left of '~'."
+                f"y differs from the column {named!r} that the formula names as the response: give only one, or "
+                f"leave the left of '~' empty."
             )
         return labels
 
@@ -242,9 +242,9 @@ class Design:
     def _checked(self) -> Design:
         _ = self.factors  # raises where terms repeat each other
         if not self.n_fixed and not self.intercept and not self.terms:
-            raise ValueError("The model has no terms at all.")
+            raise ValueError("The model has no terms.")
         if self.response_name is not None and self.response_name in self.inputs:
-            raise ValueError(f"{self.response_name!r} stands on both sides of '~': labels cannot foretell themselves.")
+            raise ValueError(f"{self.response_name!r} is on both sides of '~': labels cannot predict themselves.")
         return self
 
 
@@ -254,7 +254,7 @@ def _add(found: list[Factor], factor: Factor) -> None:
     repeated = [name for other in same for name in other.columns if name in factor.columns]
     if repeated:
         raise ValueError(
-            f"{repeated[0]!r} varies by {factor.name!r} in two terms; leave it out of one, as in (0 + x|{factor.name})."
+            f"{repeated[0]!r} varies by {factor.name!r} in two terms; remove it from one, as in (0 + x|{factor.name})."
         )
     for other in same:
         if not other.correlated and not factor.correlated:
@@ -284,7 +284,7 @@ def _slopes(X: Any, groups: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """Groups, however given: from the columns that make a factor to those whose slopes vary by it."""
     pairs = list(groups.items()) if isinstance(groups, Mapping) else [(group, ()) for group in _listed(groups)]
     if len(tables.names(X)) < X.shape[0] == len(pairs):
-        raise ValueError("groups names columns of X: put the labels of the rows into X, as a column.")
+        raise ValueError("groups must name columns of X: add the group labels to X, as a column.")
     found = {}
     for group, names in pairs:
         columns = _keys(X, group)

@@ -47,13 +47,13 @@ def read(formula: str) -> Formula:
     if len(sides) > 2:
         raise ValueError(f"There is more than one '~' in the formula {formula!r}.")
     if not sides[-1].strip():
-        raise ValueError(f"There is nothing to fit in the formula {formula!r}: write 'y ~ x + (1|group)', say.")
+        raise ValueError(f"There is nothing to fit in the formula {formula!r}; an example is 'y ~ x + (1|group)'.")
     summands = [(sign, text, _bar(text)) for sign, text in _cut(sides[-1], ("+", "-"))]
     fixed_text = "".join(sign + text for sign, text, bar in summands if bar is None).strip()
     if "|" in "".join(token for token in _TOKENS.findall(fixed_text) if token[0] not in "`'\""):
-        raise ValueError(f"Random terms stand in brackets and are added, such as + (1|group); got {formula!r}.")
+        raise ValueError(f"Random terms must be in brackets and added, as in + (1|group); got {formula!r}.")
     if any(bar is not None and sign == "-" for sign, _, bar in summands):
-        raise ValueError(f"Random terms can be added only, not subtracted: {formula!r}.")
+        raise ValueError(f"Random terms can only be added, not subtracted: {formula!r}.")
     fixed, splines = _without_splines(_terms(fixed_text.lstrip("+") or "1", formula))
     random = [term for _, _, bar in summands if bar is not None for term in _random_terms(*bar, formula)]
     return Formula(formula, _response(sides, formula), fixed, splines, tuple(random))
@@ -115,10 +115,10 @@ def _random_terms(varying: str, factors: str, correlated: bool, formula: str) ->
         if isinstance(term, Intercept):
             continue
         if not all(isinstance(component, Variable) for component in term.components):
-            raise ValueError(f"Groups are columns of the frame; compute {term.name!r} as a column first.")
+            raise ValueError(f"Groups must be columns of the frame; compute {term.name!r} as a column first.")
         found.append(RandomTerm(varying, tuple(component.name for component in term.components), correlated))
     if not found:
-        raise ValueError(f"There is no group on the right of the bar in ({varying} | {factors}).")
+        raise ValueError(f"There is no group to the right of the bar in ({varying} | {factors}).")
     return found
 
 
@@ -129,7 +129,7 @@ def _response(sides: list[str], formula: str) -> str | None:
     if re.fullmatch(r"`[^`]+`", name):
         return name[1:-1]
     if not re.fullmatch(r"[^\W\d][\w.]*", name):
-        raise ValueError(f"The left side of a formula is a column of labels; compute {name!r} as a column first.")
+        raise ValueError(f"The left side of a formula must be a column of labels; compute {name!r} as a column first.")
     return name
 
 
@@ -151,7 +151,7 @@ def _terms(text: str, formula: str) -> list[Any]:
     terms = found.common_terms if isinstance(found, Model) else [found]
     numbers = [name for term in terms if isinstance(term, Term) for name in term.var_names if not isinstance(name, str)]
     if numbers:
-        raise ValueError(f"The number {numbers[0]} is no term in the formula {formula!r}; write I(...) for arithmetic.")
+        raise ValueError(f"The number {numbers[0]} is not a term of {formula!r}; write I(...) for arithmetic.")
     return [term for term in terms if isinstance(term, (Intercept, Term))]
 
 
@@ -164,7 +164,7 @@ def _without_splines(terms: list[Any]) -> tuple[list[Any], dict[str, Any]]:
         calls = [part.call for part in getattr(term, "components", ()) if _is_spline(part)]
         if calls:
             if len(term.components) > 1:
-                raise ValueError(f"Splines are added, not multiplied: {term.name!r}.")
+                raise ValueError(f"Splines can be added, but not multiplied: {term.name!r}.")
             column, df = _spline(calls[0])
             if column in splines:
                 raise ValueError(f"There are two splines of {column!r} in the formula.")
@@ -233,8 +233,8 @@ class FormulaColumns:
                 model = DesignMatrices(Model(*terms), frame, _Known())
         except (KeyError, AttributeError) as error:
             raise ValueError(
-                f"A name in the formula is not known: {error}. Beside columns there are functions of NumPy, such as "
-                f"np.log, and those of formulae: center, scale, C, bs and others."
+                f"Unknown name in the formula: {error}. Besides columns, functions of NumPy, such as np.log, and of "
+                f"formulae are known: center, scale, C, bs and others."
             ) from error
         evaluated = model.common.terms.values() if model.common is not None else ()
         self.terms = [term for term in evaluated if not isinstance(term, Intercept)]
@@ -291,9 +291,7 @@ class FormulaColumns:
                 continue
             values = tables.numbers(X, name, self.use) if self.use else tables.column(X, name)
             if not tables.is_numeric(values):
-                raise ValueError(
-                    f"Column {name!r} held numbers when the model was fitted, and holds something else now."
-                )
+                raise ValueError(f"Column {name!r} held numbers when the model was fitted, but does not now.")
             missing = tables.missing(values)
             if missing.any():
                 gaps[name] = missing
@@ -344,7 +342,7 @@ def _refuse_missing_categories(term: Any, missing: dict[str, np.ndarray]) -> Non
         gaps = component.var_names & set(missing)
         if component.kind == "categoric" and gaps:
             raise ValueError(
-                f"Column {min(gaps)!r} is missing in some rows: categories such as {component.name} need it."
+                f"Column {min(gaps)!r} is missing in some rows, but categories such as {component.name} need it."
             )
 
 

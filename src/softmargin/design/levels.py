@@ -37,7 +37,7 @@ class Levels(NamedTuple):
         try:
             return cls(as_objects(_in_order(set(values.tolist()))))
         except TypeError as error:
-            raise ValueError(f"Labels are words, numbers and the like; one of them is no label: {error}.") from error
+            raise ValueError(f"Labels must be strings, numbers or the like; one is not: {error}.") from error
 
     def codes(self, values: np.ndarray) -> np.ndarray:
         """The place of each label among the levels; -1 for labels that are not among them."""
@@ -98,7 +98,7 @@ def categories(X: Any, name: Any) -> Levels:
     values = _categorical(X, name)
     levels = Levels.of(values)
     if any(isinstance(label, (date, timedelta, np.datetime64, np.timedelta64)) for label in levels.labels.tolist()):
-        raise ValueError(f"Column {name!r} holds dates: turn them into numbers, such as days since the first.")
+        raise ValueError(f"Column {name!r} holds dates: convert them to numbers, such as days since the first.")
     if len(levels.labels) > _MOST_LEVELS:
         raise ValueError(
             f"Column {name!r} has {len(levels.labels)} levels, too many for fixed effects: drop it, or make it a group."
@@ -115,7 +115,7 @@ def category_codes(X: Any, name: Any, levels: Levels) -> np.ndarray:
     unseen = _in_order(set(values[codes < 0].tolist()))
     if unseen:
         raise ValueError(
-            f"Column {name!r} has the level{'s' * (len(unseen) > 1)} {_shown(unseen)}, unknown when the model was "
+            f"Column {name!r} has the level{'s' * (len(unseen) > 1)} {_shown(unseen)}, not seen when the model was "
             f"fitted; the known ones are {_shown(levels.labels.tolist())}."
         )
     return codes
@@ -123,7 +123,7 @@ def category_codes(X: Any, name: Any, levels: Levels) -> np.ndarray:
 
 def _categorical(X: Any, name: Any) -> np.ndarray:
     values = tables.column(X, name)
-    remedy = "missing values are modelled in numeric columns only. Drop those rows, or give them a level of their own."
+    remedy = "missing values are modelled in numeric columns only. Drop those rows, or give them a separate level."
     tables.refuse_missing(values, name, remedy)
     return values
 
@@ -176,5 +176,5 @@ class Grouping(NamedTuple):
 
 def _grouped(X: Any, name: Any) -> np.ndarray:
     values = tables.column(X, name)
-    tables.refuse_missing(values, name, "every row needs a group. Drop those rows, or give them a label of their own.")
+    tables.refuse_missing(values, name, "every row needs a group. Drop those rows, or give them a separate label.")
     return values

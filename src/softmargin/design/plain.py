@@ -66,6 +66,6 @@ class PlainColumns(NamedTuple):
 def _numeric(X: Any, name: Any) -> np.ndarray:
     values = tables.column(X, name)
     if not tables.is_numeric(values):
-        raise ValueError(f"Column {name!r} held numbers when the model was fitted, and holds something else now.")
+        raise ValueError(f"Column {name!r} held numbers when the model was fitted, but does not now.")
     tables.refuse_infinite(values, f"Column {name!r}")
     return values

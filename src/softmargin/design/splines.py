@@ -56,8 +56,8 @@ class Spline(NamedTuple):
             inner = np.quantile((x - low) / (high - low), np.linspace(0, 1, df)[1:-1])
         if not np.all(np.diff(inner, prepend=0.0, append=1.0) > _LEAST_GAP):
             raise ValueError(
-                f"A spline in column {column!r} would have to bend between values that are next to the same beside its "
-                f"range, from {low:g} to {high:g}; take its logarithm or its ranks, or drop rows far from all others."
+                f"A spline in column {column!r} would need knots at values that are almost equal compared to its "
+                f"range, from {low:g} to {high:g}; take its logarithm or its ranks, or drop outlying rows."
             )
         knots = np.concatenate([np.zeros(_DEGREE + 1), inner, np.ones(_DEGREE + 1)])
         spline = cls(f"s({column if title is None else title})", column, low, high, knots, _unit_curvature(knots))
@@ -87,13 +87,13 @@ class Spline(NamedTuple):
 def _checked_df(df: int | None, column: Any, n_values: int) -> int:
     if n_values < _FEWEST_VALUES:
         raise ValueError(
-            f"A spline needs a column of {_FEWEST_VALUES} different values or more, but {column!r} has {n_values}."
+            f"A spline needs a column with at least {_FEWEST_VALUES} distinct values, but {column!r} has {n_values}."
         )
     if df is None:
         return min(_USUAL_DF, n_values - 2)
     if not isinstance(df, Integral) or isinstance(df, bool) or not 2 <= df <= n_values - 2:
         raise ValueError(
-            f"df of s({column}) must be an integer from 2 to {n_values - 2} (two less than the different values of "
+            f"df of s({column}) must be an integer from 2 to {n_values - 2} (two less than the distinct values of "
             f"the column), got {df!r}."
         )
     return int(df)

@@ -90,7 +90,7 @@ def augmentation_of(likelihood: Likelihood) -> Augmentation:
     if quadrature or isinstance(likelihood, JaakkolaJordan):
         package = needed("polyagamma", "gibbs", "Drawing from the logistic likelihood")
         return PolyaGamma(package.random_polyagamma)
-    raise TypeError(f"Only the hinge and the logistic likelihood can be drawn by an augmentation, got {likelihood!r}.")
+    raise TypeError(f"Gibbs sampling is available for the hinge and the logistic likelihood only, got {likelihood!r}.")
 
 
 @dataclass(frozen=True)

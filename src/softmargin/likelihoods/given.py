@@ -31,25 +31,25 @@ def given_likelihood(loss: Any) -> Likelihood:
     """
     shown = _shown(loss)
     if isinstance(loss, type):
-        raise ValueError(f"loss must be a likelihood itself, not its class: write {loss.__name__}(), got {shown}.")
+        raise ValueError(f"loss must be a likelihood instance, not its class: write {loss.__name__}(), got {shown}.")
     if isinstance(loss, (Rivals, CrammerSinger, OneVersusRest, Softmax)) or getattr(loss, "couples", False):
         raise ValueError(
-            f"loss is the likelihood of one latent value, and {shown} that of many: multi_class says how classes meet."
+            f"loss must be the likelihood of one latent value, but {shown} takes many: use multi_class instead."
         )
     if hasattr(loss, "sites"):
         lacking = [name for name in PARTS if not hasattr(loss, name)]
         if lacking:
             raise ValueError(
-                f"loss={shown} has sites, but lacks {', '.join(lacking)}, which softmargin.likelihoods explains; a "
-                f"log-likelihood that needs no expectation of its own can have derivatives(y, f) instead."
+                f"loss={shown} has sites, but lacks {', '.join(lacking)} (see softmargin.likelihoods); a "
+                f"log-likelihood without its own expectation can have derivatives(y, f) instead."
             )
         likelihood = loss
     elif hasattr(loss, "derivatives"):
         likelihood = Quadrature(loss)
     else:
         raise ValueError(
-            f"loss must be a word, a likelihood with sites(y, mu, v), or a log-likelihood with derivatives(y, f) that "
-            f"returns its value, slope and curvature; {shown} is none of these."
+            f"loss must be a name, a likelihood with sites(y, mu, v), or a log-likelihood with derivatives(y, f) that "
+            f"returns its value, slope and curvature; got {shown}."
         )
     _try_out(likelihood, shown)
     return likelihood
@@ -69,7 +69,7 @@ def _try_out(likelihood: Any, shown: str) -> None:
         if not np.all(sites[1] >= 0):
             raise ValueError(
                 f"loss={shown}: sites have a negative precision w at {_where(sites[1] >= 0, label, mu, v)}; a row "
-                f"cannot take away what others know, so cut it at zero."
+                f"cannot remove information, so clip w at zero."
             )
 
 
@@ -89,7 +89,7 @@ def _three(answer: Any, question: str, names: str, shape: tuple[int, ...], shown
         raise ValueError(f"loss={shown}: {question} must return {names}, each of shape {shape}, got {found}.")
     for name, part in zip(names.split(", "), parts, strict=True):
         if not np.isfinite(part).all():
-            raise ValueError(f"loss={shown}: {name} of {question} must be finite, for variances of zero too.")
+            raise ValueError(f"loss={shown}: {name} of {question} must be finite, even for variances of zero.")
     return parts
 
 

@@ -164,8 +164,8 @@ class Quadrature(SiteIsCurvature):
         positive_integer("n_nodes", self.n_nodes)
         if self.n_nodes > self._MOST_NODES:
             raise ValueError(
-                f"n_nodes must be at most {self._MOST_NODES}, got {self.n_nodes}; a log-likelihood as sharp as that "
-                f"needs an expectation of its own, as `sites`."
+                f"n_nodes must be at most {self._MOST_NODES}, got {self.n_nodes}; so sharp a log-likelihood needs "
+                f"its own expectation, as `sites`."
             )
 
     def log_density(self, y: Array, f: Array) -> Array:

@@ -193,8 +193,8 @@ def _terms(kernel: Kernel, n_columns: int) -> list[Term]:
         if len(waves) + len(variances) < len(factors) or n_linear > 1 or (n_linear and waves):
             without = " * ".join(str(factor.kernel) for factor in factors if not isinstance(factor.kernel, Constant))
             raise ValueError(
-                f"The kernel {kernel} has no Fourier features, because of {without}. Kernels that have them are RBF "
-                f"and Matern, times constants and each other, Constant, Linear, and sums of all these."
+                f"The kernel {kernel} has no Fourier features, because of {without}. They exist for RBF and Matern, "
+                f"their products with constants and each other, Constant, Linear, and sums of all these."
             )
         for factor in waves:
             _check_length_scale(factor.kernel, n_columns)
@@ -214,7 +214,7 @@ def _multiplied_out(kernel: Kernel, start: int) -> list[tuple[_Factor, ...]]:
 
 def _check_length_scale(kernel: RBF | Matern, n_columns: int) -> None:
     if kernel.length_scale is None:
-        raise ValueError("length_scale=None is filled in by fit; give a number to use the kernel on its own.")
+        raise ValueError("length_scale=None is set by fit; give a number to use the kernel on its own.")
     if isinstance(kernel.length_scale, tuple) and len(kernel.length_scale) != n_columns:
         raise ValueError(
             f"The kernel has {len(kernel.length_scale)} length-scales, but the data has {n_columns} columns."

@@ -69,7 +69,7 @@ class InducingRows(NamedTuple):
         except NotPositiveDefiniteError as error:
             raise UselessKernelError(
                 f"The kernel {kernel} does not give the inducing points a positive definite covariance ({error}). "
-                f"White noise alone, and kernels that are zero at a point, cannot stand for a function."
+                f"White noise alone, and kernels that are zero at a point, cannot represent a function."
             ) from error
         return cls(kernel, points, inverse_lower(L), jitter)
 

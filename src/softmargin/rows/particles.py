@@ -81,8 +81,8 @@ class ParticleRows:
                 self._widths.append(slice(factor.start, factor.start + len(factor.kernel.theta)))
             if len(term.waves) > 1:
                 raise ValueError(
-                    f"Particles have the length-scales of one kernel in each product, but {rows.kernel} multiplies two "
-                    f"that have some; give one kernel in their place, or use inference='cavi'."
+                    f"Particles support one kernel with length-scales in each product, but {rows.kernel} multiplies "
+                    f"two; replace them by one kernel, or use inference='cavi'."
                 )
         # Logarithms of a term's amplitude by log-parameters, its height without them, and the term of each weight.
         heights = [1 / math.sqrt(rows.n_frequencies if term.waves else 1) for term, _ in self._parts]

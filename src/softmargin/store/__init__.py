@@ -24,17 +24,17 @@ KINDS = ("model", "checkpoint")
 
 
 def save(model: Any, path: str | PathLike[str]) -> None:
-    """Writes an estimator of this package to a file, fitted or not.
+    """Save an estimator of this package to a file, fitted or not.
 
-    The file holds parameters and all that was found, so that `load` gives a model that predicts and learns on as this
-    one does, to the last bit.  Where a file of that name is, it is replaced at once, or stays as it is if writing
-    fails.
+    The file holds the parameters and the fitted state, so that `load` returns a model that predicts and continues to
+    learn exactly as this one does, to the last bit.  An existing file of that name is replaced atomically, and left
+    unchanged if writing fails.
 
     Parameters
     ----------
     model : estimator of this package
     path : str or path
-        Any name; none is added to it.
+        The name of the file; no suffix is added.
 
     Examples
     --------
@@ -56,10 +56,10 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """The estimator that `save` wrote to a file.
+    """Load an estimator from a file written by `save`.
 
-    A file that is damaged, was changed, is of a newer format or holds anything but a model is refused with a
-    `StoreError`.  Whatever it holds, nothing in it is run.
+    Files that are damaged, modified, of a newer format or hold anything but a model are refused with a `StoreError`.
+    Nothing in a file is ever executed.
 
     >>> import os, tempfile
     >>> from softmargin import BayesianLinearSVC
@@ -102,6 +102,6 @@ def read(path: str | PathLike[str], kind: str) -> Any:
         raise StoreError(f"Cannot read {str(path)!r}: {error}.") from error
     except Exception as error:  # whatever a value out of place leads to
         raise StoreError(
-            f"Cannot read {str(path)!r}: it holds values that do not belong together "
+            f"Cannot read {str(path)!r}: it holds inconsistent values "
             f"({type(error).__name__}: {str(error)[:200]}); save the model again."
         ) from error

@@ -39,7 +39,7 @@ _ARRAY = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy")
 _MOST_SHRINKAGE = 16
 #: The most bytes of JSON, and of a manifest.
 _MOST_TEXT, _MOST_MANIFEST = 2**30, 2**26
-_DAMAGED = "the file is damaged, or no file of softmargin; take another copy of it, or save the model again"
+_DAMAGED = "the file is damaged, or not a softmargin file; use another copy of it, or save the model again"
 
 
 class Contents(NamedTuple):
@@ -57,7 +57,7 @@ def write_archive(path: Path, tree: Any, numbered: Sequence[np.ndarray], kind: s
     """Writes a file in place of the one that was there, if any; that one stays whole if anything fails."""
     text = _text(tree)
     if len(text) > _MOST_TEXT:
-        raise StoreError("there is too much beside arrays to be stored")
+        raise StoreError("there is too much data besides arrays to store")
     with _replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         members = {}
         for number, array in enumerate(numbered):
@@ -97,7 +97,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     if target.is_dir():
         raise StoreError("this is a directory; give the name of a file in it")
     if not target.parent.is_dir():
-        raise StoreError(f"there is no directory {str(target.parent)!r}; make it first")
+        raise StoreError(f"there is no directory {str(target.parent)!r}; create it first")
     beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")
     try:
         with open(beside, "xb") as file:
@@ -160,9 +160,9 @@ def _checked_members(archive: zipfile.ZipFile, n_bytes: int) -> dict[str, zipfil
     members = {info.orig_filename: info for info in infos}
     strange = [name for name in members if name not in (MANIFEST, TREE) and not _ARRAY.fullmatch(name)]
     if strange:
-        raise StoreError(f"it has a member {strange[0][:80]!r}, which no file of softmargin has; do not trust it")
+        raise StoreError(f"it has a member {strange[0][:80]!r}, which softmargin never writes; do not trust it")
     if len(members) != len(infos):
-        raise StoreError("two of its members have one name; do not trust it")
+        raise StoreError("two of its members have the same name; do not trust it")
     if MANIFEST not in members or TREE not in members:
         raise StoreError(f"there is no {MANIFEST} or no {TREE} in it: {_DAMAGED}")
     if sum(info.compress_size for info in infos) > n_bytes:
@@ -175,7 +175,7 @@ def _checked_members(archive: zipfile.ZipFile, n_bytes: int) -> dict[str, zipfil
         # A few bytes say little, whatever they claim.
         largest = info.compress_size * _MOST_SHRINKAGE + 64 if shrunk else info.compress_size
         if info.file_size > (largest if most is None else min(largest, most)):
-            raise StoreError(f"{name} claims to be {info.file_size:,} bytes, more than it can be; do not trust it")
+            raise StoreError(f"{name} claims to be {info.file_size:,} bytes, more than is possible; do not trust it")
     return members
 
 
@@ -187,16 +187,16 @@ def _manifest(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kin
         raise StoreError(f"its manifest is not one of softmargin's: {_DAMAGED}")
     number, written, version, hashes = manifest["format"], manifest["kind"], manifest["softmargin"], manifest["members"]
     if type(number) is not int or number < 1:
-        raise StoreError(f"its format is {number!r}, which is none: {_DAMAGED}")
+        raise StoreError(f"its format {number!r} is not valid: {_DAMAGED}")
     if number > FORMAT:
         raise StoreError(
-            f"it was written by softmargin {str(version)[:40]} in format {number}, and this version reads up to format "
+            f"it was written by softmargin {str(version)[:40]} in format {number}, but this version reads up to format "
             f"{FORMAT}; install a newer softmargin"
         )
     if written != kind:
         raise StoreError(f"it holds a {str(written)[:40]}, not a {kind}")
     if not isinstance(hashes, dict) or set(hashes) != set(members) - {MANIFEST}:
-        raise StoreError(f"its members are not those of its manifest: {_DAMAGED}")
+        raise StoreError(f"its members do not match its manifest: {_DAMAGED}")
     return hashes
 
 
@@ -207,7 +207,7 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, expected: list[Any
     except Exception as error:  # of many classes, whatever the bytes are
         raise StoreError(f"{info.filename} cannot be read: {_DAMAGED}") from error
     if [len(content), hashlib.sha256(content).hexdigest()] != expected:
-        raise StoreError(f"{info.filename} is not what was written: {_DAMAGED}")
+        raise StoreError(f"{info.filename} was changed after it was written: {_DAMAGED}")
     return content
 
 
@@ -220,4 +220,4 @@ def parsed(text: bytes) -> Any:
 
 
 def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number in JSON")
+    raise ValueError(f"{word} is not a number in JSON")

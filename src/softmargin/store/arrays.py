@@ -35,7 +35,7 @@ def dtype_of(word: Any) -> np.dtype[Any]:
         dtype = np.dtype(word)
         if dtype.str == word:
             return dtype
-    raise StoreError(f"{str(word)[:60]!r} is no dtype of numbers, strings or dates")
+    raise StoreError(f"{str(word)[:60]!r} is not a dtype of numbers, strings or dates")
 
 
 def parts(array: np.ndarray) -> list[Any]:
@@ -55,7 +55,7 @@ def parsed(content: bytes) -> np.ndarray:
     dtype = dtype_of(header[1].decode("ascii", "replace"))
     shape = tuple(int(size) for size in header[3].replace(b" ", b"").split(b",") if size)
     if math.prod(shape) * dtype.itemsize != len(content) - 10 - length:
-        raise StoreError(f"one of its arrays has another size than its shape {shape} says")
+        raise StoreError(f"the size of one of its arrays does not match its shape {shape}")
     if 0 in shape and max(shape) > _LONGEST_EMPTY:
         raise StoreError(f"one of its arrays has the shape {shape}, though it is empty")
     flat = np.empty(0, dtype) if 0 in shape else np.frombuffer(content, dtype, offset=10 + length).copy()

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class StoreError(ValueError):
-    """A file that cannot be written or read; the message says which, why, and what to do."""
+    """Error for a file that cannot be written or read; the message says which, why, and what to do."""

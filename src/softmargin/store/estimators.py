@@ -44,7 +44,7 @@ def made(kind: Any, fields: dict[str, Any]) -> Any:
     model = kind(**parameters)
     strange = [name for name in fields if not name.isidentifier() or "__" in name or hasattr(kind, name)]
     if strange:
-        raise StoreError(f"{kind.__name__} finds nothing called {strange[0][:40]!r}; do not trust it")
+        raise StoreError(f"{kind.__name__} has no attribute {strange[0][:40]!r}; do not trust it")
     asked = fields.pop(_VIEW, None)
     vars(model).update(fields)
     if isinstance(model, TableClassifier) and hasattr(model, "classifier_"):
@@ -107,11 +107,11 @@ def _ask_design(model: Any) -> None:
             levels += [part for part in columns.levels if part is not None]
     for part in levels:
         if not np.array_equal(part.codes(part.labels), np.arange(len(part.labels))):
-            raise StoreError("its labels are not in order; fit the model again")
+            raise StoreError("its labels are not sorted; fit the model again")
     for spline in design.splines:
         values = spline.at(np.array([spline.low]))
         if values.shape != (1, spline.n_columns) or not np.isfinite(values).all():
-            raise StoreError("its splines are none; fit the model again")
+            raise StoreError("its splines are not valid; fit the model again")
 
 
 def _ask_formula(columns: FormulaColumns) -> None:
@@ -123,7 +123,7 @@ def _ask_formula(columns: FormulaColumns) -> None:
         for name, variable in columns.variables.items()
     }
     if columns.matrix(pd.DataFrame(known, index=pd.RangeIndex(1))).shape != (1, len(columns.names)):
-        raise StoreError("its formula makes other columns than it did; fit the model again")
+        raise StoreError("its formula gives other columns than in the fit; fit the model again")
 
 
 #: What is asked of a model before it is trusted: all that it could answer when it was saved.
@@ -143,7 +143,7 @@ def _check_found(model: Any) -> None:
     plain = isinstance(classes, np.ndarray) and classes.ndim == 1
     n_classes = len(set(classes.tolist())) if plain else 0
     if n_classes < 2 or n_classes != len(classes):
-        raise StoreError("its model has no two classes; fit it again")
+        raise StoreError("its model has fewer than two classes; fit it again")
     for name in ("fitted_prior_", "data_prior_"):
         _check_array(name, getattr(model, name), (n_classes,))
     _check_counts(vars(model))
@@ -169,10 +169,10 @@ def _check_table(model: TableClassifier) -> None:
     known = getattr(inner, "feature_names_in_", None)
     fits = len(names) == inner.n_features_in_ if known is None else set(known) <= set(names)
     if not fits or not np.array_equal(model.classes_, inner.classes_):
-        raise StoreError("its encoder is not that of its model; fit it again")
+        raise StoreError("its encoder does not match its model; fit it again")
     seen = getattr(model, "seen_", None)
     if seen is not None and not (isinstance(seen, np.ndarray) and seen.ndim == 1 and seen.dtype == np.uint64):
-        raise StoreError("what it remembers of its rows is nothing of the kind; fit the model again")
+        raise StoreError("its record of training rows is not valid; fit the model again")
     for plan in getattr(model.encoder_, "plans_", ()):
         if not isinstance(plan, Name):
             _ask_plan(plan)
@@ -180,7 +180,7 @@ def _check_table(model: TableClassifier) -> None:
 
 def _ask_plan(plan: Any) -> None:
     """What a plan makes of a gap, and of an entry: numbers that a model can bear, one for each of its columns."""
-    problem = "its encoder makes no numbers of a column; fit the model again"
+    problem = "its encoder does not make a column numeric; fit the model again"
     entry = "2000-01-01" if isinstance(plan, Date) else 0
     try:
         parts = [plan.numbers([None])]
@@ -196,7 +196,7 @@ def _ask_plan(plan: Any) -> None:
 def _check_arrow(belief: ArrowBelief, layout: Layout) -> None:
     """The belief must have the layout of the rows, and its arrays the shapes of that."""
     if (belief.layout.sizes, belief.layout.n_core) != (layout.sizes, layout.n_core):
-        raise StoreError("its belief is not that of its rows; fit the model again")
+        raise StoreError("its belief does not match its rows; fit the model again")
     _check_array("mean of the belief", belief.mean, (layout.n_weights,))
     for array in (belief.core_root, belief.core_covariance):
         _check_array("core of the belief", array, (layout.n_core, layout.n_core))
@@ -215,7 +215,7 @@ def _check_groups(model: Any) -> None:
     _check_array("units of the columns", model._units, (design.n_columns,))
     factors = [design.factors[index] for index in (*nesting.chain, *nesting.crossed)]
     if [factor.n_groups for factor in factors] != [*rows.sizes, *rows.crossed_sizes]:
-        raise StoreError("its groups are not those of its rows; fit the model again")
+        raise StoreError("its groups do not match its rows; fit the model again")
     for level, parents in enumerate(nesting.parents):
         _check_places(parents, factors[level].n_groups, factors[level + 1].n_groups)
     for factor, covariance in zip(factors, rows.population, strict=True):
@@ -226,20 +226,20 @@ def _check_groups(model: Any) -> None:
 def _check_places(places: Any, size: int, most: int) -> None:
     right = isinstance(places, np.ndarray) and places.shape == (size,) and places.dtype.kind == "i"
     if not right or (size and not 0 <= places.min() <= places.max() < most):
-        raise StoreError("its groups lie in groups that are not there; fit the model again")
+        raise StoreError("its groups are nested in groups that do not exist; fit the model again")
 
 
 def _check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
     right = isinstance(array, np.ndarray) and array.shape == shape and array.dtype.kind == "f"
     if not right or not np.isfinite(array).all():
-        raise StoreError(f"the {name} is no array of shape {shape} of finite numbers; fit the model again")
+        raise StoreError(f"the {name} is not an array of shape {shape} of finite numbers; fit the model again")
 
 
 def _check_counts(value: Any, name: str = "") -> None:
     """No count in a model may be so large that to go through it takes for ever."""
     if type(value) is int:
         if abs(value) > _LARGEST and name not in _STEPS:
-            raise StoreError(f"it has {value} for {name}, more than there can be")
+            raise StoreError(f"it has {value} for {name}, more than is possible")
     elif isinstance(value, tuple | list):
         names = getattr(value, "_fields", [name] * len(value))
         for field, part in zip(names, value, strict=True):

@@ -136,7 +136,7 @@ def _checked_value(value: Any) -> Any:
         return value
     if isinstance(constant, int) and abs(constant) < _LARGEST:
         return value
-    raise StoreError(f"the constant {str(constant)[:40]} of its formula is too large, or none; compute a column first")
+    raise StoreError(f"the constant {str(constant)[:40]} of its formula is too large or invalid; compute a column")
 
 
 def _checked_call(call: Any) -> Any:
@@ -149,17 +149,17 @@ def _checked_call(call: Any) -> Any:
     elementwise = isinstance(vars(np).get(function), np.ufunc) or function in _FUNCTIONS
     if not (name in TRANSFORMS or name in ENCODINGS or (package == "np" and elementwise)):
         raise StoreError(
-            f"its formula calls {str(name)[:60]!r}: files hold formulas of formulae's functions, and of those of NumPy "
-            f"that go entry by entry, such as np.log; compute a column first, and use that in the formula"
+            f"its formula calls {str(name)[:60]!r}: files can hold functions of formulae, and elementwise functions of "
+            f"NumPy such as np.log; compute a column first, and use that in the formula"
         )
     arguments = [*call.args, *call.kwargs.values()]
     allowed = ("LazyCall", "LazyOperator", "LazyValue", "LazyVariable")
     if not all(type(part).__name__ in allowed for part in arguments):
-        raise StoreError(f"its formula calls {name} with something that no formula can write; do not trust it")
+        raise StoreError(f"its formula calls {name} with an argument that no formula can contain; do not trust it")
     state = call.stateful_transform
     expected = TRANSFORMS.get(name)
     if state is not None and (type(state) is not expected or getattr(state, "params_set", None) is not True):
-        raise StoreError(f"its formula calls {name} with a memory of something else; do not trust it")
+        raise StoreError(f"its formula calls {name} with the state of another function; do not trust it")
     return call
 
 
@@ -176,11 +176,11 @@ def _constant(node: Any) -> Any:
         return None
     known = [_constant(part) for part in node.args]
     if any(isinstance(part, str) for part in known) and node.op not in (operator.eq, operator.ne):
-        raise StoreError("its formula computes with a string; compute a column first")
+        raise StoreError("its formula does arithmetic with a string; compute a column first")
     if any(part is None for part in known):
         return None
     if node.op is operator.pow and abs(known[1]) > _LARGEST_POWER:
-        raise StoreError("its formula has a large power of a constant; write the number itself")
+        raise StoreError("its formula raises a constant to a large power; write the number itself")
     found = node.op(*known)
     if isinstance(found, int) and abs(found) >= _LARGEST:
         raise StoreError("its formula has a constant that is too large; write it with a decimal point")

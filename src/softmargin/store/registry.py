@@ -63,7 +63,7 @@ def codec_of(name: str) -> Codec:
     if kind is None:
         codec = _outside().codec_of(name)
         if codec is None:
-            raise StoreError(f"it names {name[:80]!r}, which is no class that softmargin makes out of files")
+            raise StoreError(f"it names {name[:80]!r}, which is not a class that softmargin loads from files")
         return codec
     if issubclass(kind, BaseEstimator):
         from . import estimators
@@ -169,6 +169,6 @@ def _check_names(kind: type, names: tuple[str, ...], fields: dict[str, Any]) -> 
     if set(fields) != set(names):
         odd = sorted(set(fields) ^ set(names))
         raise StoreError(
-            f"a {kind.__name__} in it has not the fields of this version ({', '.join(odd)[:80]} too many or too few); "
+            f"a {kind.__name__} in it has other fields than this version ({', '.join(odd)[:80]} too many or too few); "
             f"read it with the version of softmargin that wrote it, or fit the model again"
         )

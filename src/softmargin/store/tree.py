@@ -41,7 +41,7 @@ class Encoder:
     def node(self, value: Any, where: str, depth: int = 0) -> Any:
         """The node of a value; ``where`` says in errors what it belongs to."""
         if depth > _DEEPEST:
-            raise StoreError(f"{where[:80]}... lies within more than {_DEEPEST} other values")
+            raise StoreError(f"{where[:80]}... is nested within more than {_DEEPEST} other values")
         kind = type(value)
         if value is None or kind in (bool, str):
             return value
@@ -101,7 +101,7 @@ class Encoder:
         name = name_of(type(value))
         if name is None:
             raise StoreError(
-                f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which files do not hold: they hold "
+                f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which files cannot hold: they hold "
                 f"numbers, strings, arrays, and the classes of softmargin; leave it out, or pickle the model instead"
             )
         fields = codec_of(name).take(value).items()
@@ -136,7 +136,7 @@ _SIMPLE: dict[type, Callable[..., Any]] = {
 def _word(dtype: np.dtype[Any], where: str) -> str:
     word = dtype_word(dtype)
     if word is None:
-        raise StoreError(f"{where} has the dtype {dtype}, which files do not hold; make it numbers, strings or dates")
+        raise StoreError(f"{where} has the dtype {dtype}, which files cannot hold; use numbers, strings or dates")
     return word
 
 
@@ -151,12 +151,12 @@ class Decoder:
         """The value of the outermost node, to which all arrays must belong."""
         value = self.value(node)
         if self._left:
-            raise StoreError("some of its arrays belong to nothing; do not trust it")
+            raise StoreError("some of its arrays are not used; do not trust it")
         return value
 
     def value(self, node: Any, depth: int = 0) -> Any:
         if depth > _DEEPEST:
-            raise StoreError(f"values lie within more than {_DEEPEST} others")
+            raise StoreError(f"values are nested within more than {_DEEPEST} others")
         if isinstance(node, list):
             return self._values(node, depth)
         if not isinstance(node, dict):
@@ -170,7 +170,7 @@ class Decoder:
 
     def _values(self, nodes: Any, depth: int, size: int | None = None) -> list[Any]:
         if not isinstance(nodes, list) or len(nodes) != (len(nodes) if size is None else size):
-            raise StoreError("it has a list where none, or another, should be")
+            raise StoreError("it has an unexpected list")
         return [self.value(node, depth + 1) for node in nodes]
 
     def _instance(self, name: Any, fields: Any, depth: int) -> Any:
@@ -184,7 +184,7 @@ class Decoder:
 
     def _float(self, word: Any, depth: int) -> float:
         if word not in ("nan", "inf", "-inf"):
-            raise StoreError(f"{str(word)[:40]!r} is no number")
+            raise StoreError(f"{str(word)[:40]!r} is not a number")
         return float(word)
 
     def _dict(self, pairs: Any, depth: int) -> dict[Any, Any]:
@@ -195,7 +195,7 @@ class Decoder:
 
     def _array(self, number: Any, depth: int) -> np.ndarray:
         if _typed(int, number) not in self._left:
-            raise StoreError(f"it names an array {number} that is not there")
+            raise StoreError(f"it refers to an array {number} that does not exist")
         self._left.remove(number)
         return self._array_at(number)
 
@@ -220,7 +220,7 @@ class Decoder:
         # Beyond its end the generator would read what lies behind it in memory.
         whole = isinstance(key, np.ndarray) and key.shape == (_WORDS,) and key.dtype == np.uint32
         if not whole or type(at) is not int or not 0 <= at <= _WORDS or has_gauss not in (0, 1):
-            raise StoreError("it has a RandomState that is in no state")
+            raise StoreError("it has a RandomState without a valid state")
         state = np.random.RandomState(0)
         state.set_state(("MT19937", key, at, has_gauss, float(gauss)))
         return state
@@ -241,7 +241,7 @@ class Decoder:
 
     def _same(self, number: Any, depth: int) -> Any:
         if _typed(int, number) not in self._met:
-            raise StoreError("it names a value that has not come yet")
+            raise StoreError("it refers to a value that comes later")
         return self._met[number]
 
 
