@@ -266,14 +266,14 @@ def test_pipelines_and_other_classifiers(moons):
     for strategy in BAYESIAN:
         with pytest.raises(TypeError, match="LogisticRegression has no latent function"):
             query(other, X, 4, strategy)
-    with pytest.raises(TypeError, match="diverse=True asks which rows vary together"):
+    with pytest.raises(TypeError, match="diverse=True needs the latent covariance of rows"):
         query(other, X, 4, "entropy", diverse=True)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: query(None, numbered(5), 6, "random"), r"n=6 rows are wanted, but X_pool has 5\."),
+        (lambda: query(None, numbered(5), 6, "random"), r"n=6 rows were requested, but X_pool has 5\."),
         (lambda: query(None, numbered(5), 4, "random", exclude=[0, 1]), "has 5, of which exclude leaves 3"),
         (lambda: query(None, numbered(5), 0, "random"), "n must be an integer >= 1, got 0"),
         (lambda: query(None, numbered(5), 1, "guess"), "strategy must be one of 'variation_ratio'.* got 'guess'"),
@@ -282,7 +282,7 @@ def test_pipelines_and_other_classifiers(moons):
         (lambda: query(None, np.arange(3.0), 1, "random"), r"X_pool must be a table.* shape \(3,\)"),
         (lambda: query(None, numbered(2), 1, "random", exclude=[0, 1]), "leaves none of the 2 rows"),
         (lambda: query(None, numbered(2), 1, "random", exclude=[2]), "exclude has row 2, but X_pool has 2 rows"),
-        (lambda: query(None, numbered(2), 1, "random", exclude=[0.5]), "exclude must be numbers of rows"),
+        (lambda: query(None, numbered(2), 1, "random", exclude=[0.5]), "exclude must be row numbers"),
         (lambda: query(None, numbered(2), 1, "random", exclude=[True]), "exclude must have an entry for each of the 2"),
         (lambda: query(None, numbered(900), 600, "random", diverse=True), "for n up to 512; got n=600"),
         (lambda: query(None, numbered(9), 1, "random", n_samples=0), "n_samples must be an integer"),

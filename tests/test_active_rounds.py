@@ -119,7 +119,7 @@ def test_kernel_machines_and_frames_with_groups(rng):
     mixed = ActiveLearner(BayesianMixedSVC("~ x + (1 | g)"), diverse=True, n_per_query=3, random_state=0)
     mixed.learn(frame, known, n_queries=6, start=range(0, 60, 4))
     assert_array_equal(mixed.labels_, known[mixed.labelled_])
-    with pytest.raises(ValueError, match="refit='partial' needs partial_fit, which BayesianMixedSVC has not"):
+    with pytest.raises(ValueError, match="refit='partial' needs partial_fit, which BayesianMixedSVC does not have"):
         clone(mixed).set_params(refit="partial").learn(frame, known, n_queries=1)
 
 
@@ -266,16 +266,16 @@ def test_other_errors_of_the_oracle_are_raised_and_keep_the_labels(moons):
         ({}, {"max_time": -1}, "max_time must be a positive number"),
         ({}, {"least_uncertainty": -1}, "least_uncertainty must be a number >= 0"),
         ({}, {"target_score": 0.9}, "target_score=0.9 needs test rows"),
-        ({}, {"X_test": np.zeros((3, 2))}, "X_test and y_test go together"),
+        ({}, {"X_test": np.zeros((3, 2))}, "Give both X_test and y_test, or neither"),
         ({}, {"start": "first"}, "start must be one of 'auto', 'classes', got 'first'"),
-        ({}, {"start": 301}, "start=301 rows are wanted, but X_pool has 300"),
+        ({}, {"start": 301}, "start=301 rows were requested, but X_pool has 300"),
         ({}, {"start": 0}, "start must be an integer"),
-        ({}, {"start": [1, 1]}, "start must hold each row once"),
+        ({}, {"start": [1, 1]}, "start must hold at least one row, and none twice"),
         ({}, {"start": [300]}, "start has row 300"),
         ({}, {"start": ([1, 2], [0])}, "start has 2 rows and labels of shape"),
         ({}, {"oracle": [0, 1]}, "oracle must be callable, or hold a label for each of the 300 rows"),
-        ({}, {"oracle": np.full(300, np.nan)}, "oracle holds missing labels"),
-        ({}, {"oracle": lambda rows: [0]}, "asked for the labels of 2 rows, and gave an array of shape"),
+        ({}, {"oracle": np.full(300, np.nan)}, "oracle has missing labels"),
+        ({}, {"oracle": lambda rows: [0]}, "asked for the labels of 2 rows, and returned an array of shape"),
         ({}, {"oracle": lambda rows: rows, "start": "classes"}, "start='classes' needs an oracle of known labels"),
     ],
 )

@@ -80,9 +80,9 @@ def test_clear_errors(rows):
         DetectionDisplay.from_estimator(AdversarialDetector(detector.model), ordinary, strange)
     with pytest.raises(ValueError, match="BayesianSVC has no score_samples"):
         DetectionDisplay.from_estimator(detector.model, ordinary, strange)
-    with pytest.raises(ValueError, match="scores of strange rows must be finite"):
+    with pytest.raises(ValueError, match="scores of strange rows must be one or more finite"):
         DetectionDisplay.from_scores([0.1], [])
-    with pytest.raises(ValueError, match="scores of ordinary rows must be finite"):
+    with pytest.raises(ValueError, match="scores of ordinary rows must be one or more finite"):
         DetectionDisplay.from_scores([np.nan], [1.0])
-    with pytest.raises(ValueError, match="2 entries, and scores has 3"):
+    with pytest.raises(ValueError, match="2 entries, but scores has 3"):
         DetectionDisplay.from_predictions([True, False], [0.1, 0.2, 0.3])

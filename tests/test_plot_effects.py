@@ -83,9 +83,9 @@ def test_one_factor_of_several(ax):
     assert [panel.factor for panel in display.panels] == ["ward"]
     assert display.ax_ is ax
     assert display.figure_ is ax.figure
-    with pytest.raises(ValueError, match=r"There are 2 panels .* and 1 axes"):
+    with pytest.raises(ValueError, match=r"There are 2 panels .* but 1 axes"):
         RandomEffectsDisplay.from_estimator(model, ax=ax)
-    with pytest.raises(ValueError, match="factor='doctor' is not there"):
+    with pytest.raises(ValueError, match="factor='doctor' does not exist"):
         RandomEffectsDisplay.from_estimator(model, factor="doctor")
 
 
@@ -96,7 +96,7 @@ def test_every_class_has_effects(ax):
     assert display.panels[1].title == "Intercept by patient, 1"
     one = RandomEffectsDisplay.from_estimator(model, label=2, ax=ax)
     np.testing.assert_array_equal(one.panels[0].mean, display.panels[2].mean)
-    with pytest.raises(ValueError, match="label=7 is not there"):
+    with pytest.raises(ValueError, match="label=7 does not exist"):
         RandomEffectsDisplay.from_estimator(model, label=7)
 
 
@@ -126,5 +126,5 @@ def test_clear_errors(model):
         RandomEffectsDisplay.from_estimator(BayesianMixedSVC("ill ~ month").fit(frame))
     with pytest.raises(ValueError, match="n_shown must be an integer >= 2"):
         RandomEffectsDisplay.from_estimator(model, n_shown=1)
-    with pytest.raises(ValueError, match="label=True is not there; the model has two classes"):
+    with pytest.raises(ValueError, match="label=True does not exist; the model has two classes"):
         RandomEffectsDisplay.from_estimator(model, label=True)

@@ -148,7 +148,7 @@ def test_histories_of_networks_and_pipelines(table, ax):
 def test_clear_errors(table, model):
     with pytest.raises(NotFittedError):
         BoundHistoryDisplay.from_estimator(BayesianSVC())
-    with pytest.raises(ValueError, match="LogisticRegression keeps no history"):
+    with pytest.raises(ValueError, match="LogisticRegression has no history"):
         BoundHistoryDisplay.from_estimator(LogisticRegression().fit([[0], [1]], [0, 1]))
     with pytest.raises(ValueError, match="is empty: its fit made no passes"):
         BoundHistoryDisplay.from_estimator(Finished().fit())

@@ -104,7 +104,7 @@ def test_clear_errors(learners):
         LearningCurveDisplay.from_learners([])
     with pytest.raises(ValueError, match="a column for each entry of n_labelled"):
         LearningCurveDisplay.from_arrays([1, 2, 3], [[0.1, 0.2]])
-    with pytest.raises(ValueError, match="must rise"):
+    with pytest.raises(ValueError, match="must be strictly increasing"):
         LearningCurveDisplay.from_arrays([1, 1], [0.1, 0.2])
     with pytest.raises(ValueError, match="level must lie between"):
         LearningCurveDisplay.from_arrays([1, 2], [0.1, 0.2], level=95)

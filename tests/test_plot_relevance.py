@@ -117,7 +117,7 @@ def test_clear_errors(table, model):
         RelevanceDisplay.from_estimator(BayesianSVC(), X)
     with pytest.raises(ValueError, match=r"BayesianLinearSVC has no kernel .* CoefficientDisplay"):
         RelevanceDisplay.from_estimator(BayesianLinearSVC().fit(X, y), X)
-    with pytest.raises(ValueError, match="has no length-scales: take RBF or Matern"):
+    with pytest.raises(ValueError, match="has no length-scales: use RBF or Matern"):
         RelevanceDisplay.from_estimator(BayesianSVC(Linear(), tune=None).fit(X, y), X)
     with pytest.raises(ValueError, match="each of the 4 columns of the model, got 2"):
         RelevanceDisplay.from_estimator(model, X, names=["a", "b"])

@@ -136,7 +136,7 @@ def test_nothing_is_cut_off(rng):
 
 def test_clear_errors(iris):
     model, X, y = iris
-    with pytest.raises(ValueError, match="3 classes; say which with pos_label"):
+    with pytest.raises(ValueError, match="3 classes; choose one with pos_label"):
         ReliabilityDisplay.from_estimator(model, X, y)
     with pytest.raises(ValueError, match="'rose' is not one of the classes"):
         ReliabilityDisplay.from_estimator(model, X, y, pos_label="rose")

@@ -66,7 +66,7 @@ def test_frames_name_the_axes_and_classes_the_legend(frame, moons, ax):
         fitted, table, y, columns=("width", "height"), grid_resolution=GRID, ax=ax
     )
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("width", "height")
-    assert legend_of(ax) == ["down", "up", "probability 0.5", "one latent sd away"]
+    assert legend_of(ax) == ["down", "up", "probability 0.5", "one latent SD away"]
     by_position = DecisionSurfaceDisplay.from_estimator(
         fitted, table, y, columns=(1, 2), grid_resolution=GRID, ax=Figure().subplots()
     )
@@ -208,7 +208,7 @@ def test_many_held_columns_are_counted(rng, ax):
 def test_colour_is_the_most_probable_class_and_fades_with_its_lead(iris, species, ax):
     given = DecisionSurfaceDisplay.from_estimator(species, *iris, columns=(2, 3), grid_resolution=100, ax=ax)
     assert given.probability.shape == (100, 100, 3)
-    assert legend_of(ax) == ["setosa", "versicolor", "virginica", "equal probability", "one latent sd away"]
+    assert legend_of(ax) == ["setosa", "versicolor", "virginica", "equal probability", "one latent SD away"]
     grid = {"xx0": given.xx0, "xx1": given.xx1, "probability": given.probability}
     nothing = {"points": np.empty((0, 2)), "labels": np.empty(0)}
     bare = DecisionSurfaceDisplay(**grid, **nothing, classes=given.classes, names=given.names)
@@ -267,12 +267,12 @@ def test_other_classifiers_of_many_classes(iris, ax):
 @pytest.mark.parametrize(
     ("fitted", "options", "message"),
     [
-        (lambda X, y: BayesianSVC().fit(np.hstack([X, X[:, :1]]), y), {}, "fitted on 3 columns, and X has 2"),
+        (lambda X, y: BayesianSVC().fit(np.hstack([X, X[:, :1]]), y), {}, "fitted on 3 columns, but X has 2"),
         (lambda X, y: SVC().fit(X, y), {}, "needs predict_proba"),
         (lambda X, y: BayesianLinearSVC().fit(X, y), {"columns": (0,)}, "two different positions"),
         (lambda X, y: BayesianLinearSVC().fit(X, y), {"columns": (1, 1)}, "two different positions"),
         (lambda X, y: BayesianLinearSVC().fit(X, y), {"columns": ("a", "b")}, "no column names"),
-        (lambda X, y: BayesianLinearSVC().fit(X, y), {"columns": (0, 5)}, "5, which is no column"),
+        (lambda X, y: BayesianLinearSVC().fit(X, y), {"columns": (0, 5)}, "5, which is not a column"),
         (lambda X, y: BayesianLinearSVC().fit(X, y), {"at": {0: 1.0}}, r"\[0\] vary"),
         (lambda X, y: LogisticRegression().fit(X, np.arange(len(X)) % 7), {}, "At most 6 classes"),
     ],
@@ -286,9 +286,9 @@ def test_axes_hold_numbers(moons):
     X, y = moons
     table = pd.DataFrame({"colour": np.where(X[:, 0] > 0, "red", "blue"), "width": X[:, 0], "height": X[:, 1]})
     fitted = TableClassifier(BayesianLinearSVC()).fit(table, y)
-    with pytest.raises(ValueError, match="'colour' holds no numbers"):
+    with pytest.raises(ValueError, match="'colour' is not numeric"):
         DecisionSurfaceDisplay.from_estimator(fitted, table, y)
-    with pytest.raises(ValueError, match="'weight', which is no column of X"):
+    with pytest.raises(ValueError, match="'weight', which is not a column of X"):
         DecisionSurfaceDisplay.from_estimator(fitted, table, y, columns=("width", "weight"))
 
 

@@ -375,5 +375,5 @@ def test_bad_settings_are_refused(wrong):
 def test_bad_shapes_are_refused():
     with pytest.raises(ValueError, match="one shape"):
         direction(np.zeros((4, 2)), np.zeros((4, 3)), RBFStein())
-    with pytest.raises(ValueError, match="no covariance"):
+    with pytest.raises(ValueError, match="too few for a covariance"):
         direction(start(3, 3), start(3, 3), Whitened(RBFStein()))

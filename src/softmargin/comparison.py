@@ -1,4 +1,4 @@
-"""Several models on the same splits of a table."""
+"""Comparison of several models on the same splits of a table."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ def _together(runs: list[Trial]) -> Trial:
 
 
 class Compared(NamedTuple):
-    """A model among others.
+    """The result for one model.
 
-    ``behind`` is its mean log loss less that of the best, row by row, and ``behind_se`` the standard error of that
+    ``behind`` is its mean log loss minus that of the best, row by row, and ``behind_se`` the standard error of that
     mean; a model that is behind by at most one standard error is tied with the best.  The AUC of ``evaluation`` is the
-    mean over folds, for scores of different fits cannot be put in one order; all else is over all rows.
+    mean over folds, as scores of different fits cannot be ranked together; all else is over all rows.
     """
 
     model: str
@@ -151,30 +151,29 @@ def compare(
     progress: Callable[[], None] = lambda: None,
     n_jobs: int | None = None,
 ) -> list[Compared]:
-    """Compares models by cross-validation, best log loss first.
+    """Compare models by cross-validation, sorted by log loss.
 
-    Every row is tested once, by models that have not seen it; a warning tells of rows that have twins among those that
-    a model has learned from.  The AUC is the mean of those of the folds: each fold has another fit, whose scores
-    cannot be compared with those of others.
+    Every row is tested once, by models that were not trained on it; a warning is given if test rows equal training
+    rows.  The AUC is the mean over folds, since scores of different fits cannot be ranked together.
 
     Parameters
     ----------
-    models : mapping from name to a function that makes the model
+    models : mapping from name to a function that creates the model
     X : array or frame
     y : sequence of labels
     groups : sequence of labels, optional
-        Who a row belongs to: rows of one patient, school or machine lie in one fold, so that nobody is tested by a
-        model that has met him.  Intervals and standard errors are those of whole groups, too.
+        The group of each row: rows of one patient, school or machine are kept in one fold, so that no model is tested
+        on a group that it was trained on.  Intervals and standard errors are also based on whole groups.
     n_splits : int
-        Folds, stratified.
+        Number of stratified folds.
     n_bootstrap : int
-        For the intervals of measures.
+        Number of bootstrap samples for the intervals of measures.
     random_state : int
         Seeds folds and bootstrap.
     progress : callable, optional
         Called after each fit.
     n_jobs : int, optional
-        Fits at once, each on one thread.
+        Number of fits run in parallel, each on one thread.
 
     Returns
     -------

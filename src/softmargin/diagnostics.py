@@ -1,8 +1,8 @@
-r"""Whether chains have mixed, and how many independent draws they are worth (Vehtari et al. 2021).
+r"""Convergence diagnostics of chains: R-hat and effective sample size (Vehtari et al. 2021).
 
-Draws come as arrays (chain, draw, ...), and every number of the trailing axes is judged on its own.  Chains are split
-in halves, so that a drift shows as a disagreement, and draws become normal scores of their ranks, so that no tail is
-too heavy for a variance.
+Draws are arrays (chain, draw, ...), and each quantity in the trailing axes is assessed separately.  Chains are split
+in halves, so that a drift shows as a disagreement, and draws are replaced by normal scores of their ranks, so that
+heavy tails do no harm.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _TAILS = 0.05, 0.95
 
 
 class MixingWarning(ConvergenceWarning):
-    """Chains of draws disagree: they have not all seen the whole posterior."""
+    """Warning that chains disagree: they have not all explored the whole posterior."""
 
 
 def r_hat(draws: np.ndarray) -> np.ndarray:
-    r"""The factor by which the scale of the draws might still shrink if chains went on: near 1 where they agree.
+    r"""Potential scale reduction factor of the draws: near 1 if chains agree.
 
     .. math:: \hat R = \sqrt{\frac{N - 1}{N} + \frac{B}{N W}},
 
     with ``N`` draws in each half of a chain, ``W`` the mean of the variances within halves and ``B / N`` the variance
     of their means; the larger of that of the ranks and that of the ranks of distances from the median.
 
-    Numbers that never move have agreed, and get 1; halves that rest at different places infinity; fewer than
-    four draws, or draws that are not numbers, NaN.
+    It is 1 for quantities that are constant, infinity for halves that are constant at different values, and NaN for
+    fewer than four draws, or draws with NaN.
 
     >>> chains = np.random.default_rng(0).standard_normal((4, 500))
     >>> bool(r_hat(chains) < 1.01), bool(r_hat(chains + np.arange(4)[:, None]) > 1.5)
@@ -55,7 +55,7 @@ def r_hat(draws: np.ndarray) -> np.ndarray:
 
 
 def ess_bulk(draws: np.ndarray) -> np.ndarray:
-    """How many independent draws would tell the middle of the posterior as well: the worth of the ranks.
+    """Bulk effective sample size: the number of independent draws that would be as informative about the centre.
 
     >>> chains = np.random.default_rng(0).standard_normal((4, 500))
     >>> bool(1600 < ess_bulk(chains) < 2400)
@@ -68,7 +68,7 @@ def ess_bulk(draws: np.ndarray) -> np.ndarray:
 
 
 def ess_tail(draws: np.ndarray) -> np.ndarray:
-    """How many independent draws would tell the 5% and the 95% quantile as well, whichever is worse off.
+    """Tail effective sample size: the smaller of those of the 5% and the 95% quantile.
 
     >>> chains = np.random.default_rng(0).standard_normal((4, 500))
     >>> bool(1400 < ess_tail(chains) < 2400)
@@ -83,14 +83,14 @@ def ess_tail(draws: np.ndarray) -> np.ndarray:
 
 
 def ess(draws: np.ndarray) -> np.ndarray:
-    r"""How many independent draws would tell the mean as well, :math:`M N / (1 + 2 \sum_k \rho_k)` for ``M`` chains.
+    r"""Effective sample size for the mean, :math:`M N / (1 + 2 \sum_k \rho_k)` for ``M`` chains.
 
-    Autocovariances :math:`c_k` are averaged over chains, and what chains disagree by counts as correlation:
+    Autocovariances :math:`c_k` are averaged over chains, and disagreement between chains counts as correlation:
     :math:`\rho_k = 1 - (W - c_k) / V`, :math:`V = (N - 1) W / N + B / N`.  They are summed in pairs while the pairs
     stay positive, and no pair counts more than the one before it: they are positive and decreasing for any reversible
-    chain, and what breaks that is noise (Geyer 1992).  Numbers that never move are worth all of their draws.
+    chain, and deviations from that are noise (Geyer 1992).  For constant quantities it is the number of draws.
 
-    Draws that come twice in a row are worth about half of their number:
+    Repeating every draw halves the effective share of the draws:
 
     >>> chains = np.random.default_rng(0).standard_normal((4, 500))
     >>> bool(0.4 < ess(np.repeat(chains, 2, axis=1)) / 4000 < 0.6)
@@ -118,7 +118,7 @@ def ess(draws: np.ndarray) -> np.ndarray:
 
 
 def summary(draws: np.ndarray) -> dict[str, np.ndarray]:
-    """Mean, standard deviation, R-hat and worth of every number in the draws.
+    """Mean, standard deviation, effective sample sizes and R-hat of every quantity in the draws.
 
     >>> found = summary(np.random.default_rng(0).standard_normal((4, 500, 3)))
     >>> list(found), found["mean"].shape
@@ -133,8 +133,8 @@ def warn_unless_mixed(largest_r_hat: float, n_effective: float, stacklevel: int 
     """A `MixingWarning` where chains disagree, as if the caller had given it."""
     if largest_r_hat > LARGEST_R_HAT:
         warnings.warn(
-            f"The chains have not mixed: R-hat is {largest_r_hat:.3f} at worst, above {LARGEST_R_HAT}, and the draws "
-            f"are worth {n_effective:.0f} independent ones. Raise n_draws, warm_up or thin.",
+            f"The chains have not mixed: the largest R-hat is {largest_r_hat:.3f}, above {LARGEST_R_HAT}, and the "
+            f"effective sample size is {n_effective:.0f}. Raise n_draws, warm_up or thin.",
             MixingWarning,
             stacklevel=stacklevel + 1,
         )
@@ -147,9 +147,9 @@ def to_arviz(
     dims: Mapping[str, list[str]] | None = None,
     **groups: Mapping[str, np.ndarray],
 ) -> Any:
-    """Named draws, arrays (chain, draw, ...) each, as ArviZ keeps them: an InferenceData, or a DataTree from 1.0 on.
+    """Convert named draws, arrays (chain, draw, ...), for ArviZ: an InferenceData, or a DataTree from 1.0 on.
 
-    ``dims`` names the trailing axes of an array and ``coords`` the places along them; further groups, such as
+    ``dims`` names the trailing axes of each array and ``coords`` their coordinates; further groups, such as
     ``sample_stats``, are given by name.
     """
     with warnings.catch_warnings():

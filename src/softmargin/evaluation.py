@@ -1,4 +1,4 @@
-"""How good probabilities are on rows with known labels, with intervals."""
+"""Evaluation of probabilities on rows with known labels, with intervals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _N_BINS = 15
 
 
 class Estimate(NamedTuple):
-    """A measure on these rows, and the ends of its interval for others like them.  NaN where it is undefined."""
+    """A measure on these rows, and the ends of its confidence interval; NaN if undefined."""
 
     value: float
     low: float
@@ -39,16 +39,16 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found.
+    """The result of `evaluate`.
 
     Attributes
     ----------
     measures : dict of `Estimate`
-        By the names of `MEASURES`.
+        With the names in `MEASURES` as keys.
     n_rows : int
     n_bootstrap : int
     level : float
-        Of the intervals.
+        Level of the intervals.
     """
 
     measures: dict[str, Estimate]
@@ -61,7 +61,7 @@ class Evaluation:
         return self.measures[name]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON, with None where a measure is undefined."""
+        """Plain numbers for JSON, with None for measures that are undefined."""
         plain = {name: {key: _number(part) for key, part in e._asdict().items()} for name, e in self.measures.items()}
         return {"n_rows": self.n_rows, "n_bootstrap": self.n_bootstrap, "level": self.level, "measures": plain}
 
@@ -82,45 +82,46 @@ def evaluate(
     level: float = 0.95,
     random_state: Any = 0,
 ) -> Evaluation:
-    r"""Measures probabilities against the labels that came true.
+    r"""Evaluate probabilities against the true labels.
 
     ==================  ========================================================================================
-    ``error``           the share of rows whose most probable class is not theirs
+    ``error``           the share of rows whose most probable class is wrong
     ``balanced_error``  the mean of that share over classes
-    ``auc``             the area under the ROC curve; of more than two classes the mean of each against all others
-    ``log_loss``        the mean of minus the logarithm of the probability of the row's class
+    ``auc``             the area under the ROC curve; with more than two classes the mean of each against all others
+    ``log_loss``        the mean of minus the logarithm of the probability of the true class
     ``brier``           the mean squared distance of probabilities from 0 and 1: of the second class, or summed over
                         more than two
     ``ece``             the expected calibration error over 15 bins: of the second class
                         (`softmargin.metrics.expected_calibration_error`), or of the most probable of more than two
     ==================  ========================================================================================
 
-    Intervals are percentiles of the bootstrap: rows are drawn anew with replacement, the model stays as it is.  For
-    ``balanced_error`` and ``auc`` they are drawn class by class.  That of ``error`` is Wilson's, as are those that
-    would have no width, where all rows are right or all are wrong.  They say how much these rows may mislead, not how
-    much another training set would change the model.  That of ``ece``, which noise can only raise, lies too high.
+    Intervals are bootstrap percentiles: rows are resampled with replacement while the model stays the same.  For
+    ``balanced_error`` and ``auc`` they are resampled within classes.  The interval of ``error`` is Wilson's, as is any
+    that would have no width because all rows are right or all are wrong.  Intervals show how much these rows may
+    mislead, not how much another training set would change the model.  That of ``ece``, which noise can only raise,
+    is too high.
 
-    Rows are taken to be independent, which repeated measurements of few patients are not: intervals are then too
-    narrow.  With ``groups`` whole groups are drawn, all of their rows together, for every measure.
+    Rows are assumed to be independent, which repeated measurements of few patients are not: intervals are then too
+    narrow.  With ``groups``, whole groups are resampled with all of their rows, for every measure.
 
     Parameters
     ----------
     y_true : sequence of n labels
     proba : array of shape (n, n_classes)
-        What ``predict_proba`` returned.
+        The output of ``predict_proba``.
     classes : sequence of n_classes labels
         The classes of the columns of ``proba``: ``classes_`` of a classifier.
     sample_weight : sequence of n weights, optional
         A row of weight k counts k times.
     groups : sequence of n labels, optional
-        Who a row belongs to.
+        The group of each row.
     folds : sequence of n labels, optional
-        By which of several models a row was foretold, as in a cross-validation.  Scores of different models cannot be
-        put in one order: ``auc`` is then the mean of the areas within each fold.
+        The model that predicted each row, if there are several, as in cross-validation.  Scores of different models
+        cannot be ranked together: ``auc`` is then the mean of the areas within folds.
     n_bootstrap : int
-        How often rows, or groups, are drawn.
+        Number of bootstrap samples.
     level : float
-        Of the intervals.
+        Level of the intervals.
     random_state : int, RandomState or None
 
     Returns
@@ -349,7 +350,7 @@ def codes_among(y: np.ndarray, classes: np.ndarray, who: str = "the probabilitie
     if not np.all(known):
         strange = np.asarray(y)[~known].tolist()
         raise ValueError(
-            f"{len(strange)} labels are of classes that {who} not know, such as {strange[0]!r}; known are "
+            f"{len(strange)} labels are of classes that {who} not know, such as {strange[0]!r}; the known ones are "
             f"{', '.join(map(repr, classes.tolist()[:10]))}. Drop those rows."
         )
     return order[places]

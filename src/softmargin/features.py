@@ -20,33 +20,33 @@ from .validation import check_rows, check_weights
 
 
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    r"""Random Fourier features of a kernel: :math:`\phi(x)^T \phi(z)` is ``kernel(x, z)`` on average.
+    r"""Random Fourier features of a kernel: :math:`\phi(x)^T \phi(z)` equals ``kernel(x, z)`` in expectation.
 
     A stationary kernel becomes cosines and sines of ``n_frequencies`` frequencies drawn from its spectrum (Rahimi and
-    Recht 2007), so that a linear model of the features is a model with the kernel, in time linear in rows.  Features of
-    a sum stand side by side: a constant adds one column, and `softmargin.kernels.Linear` the columns themselves.
+    Recht 2007), so that a linear model of the features is a kernel model, in time linear in the number of rows.
+    Features of a sum are concatenated: a constant adds one column, and `softmargin.kernels.Linear` the columns of X.
 
     Parameters
     ----------
     kernel : {"rbf", "matern"}, or a kernel of `softmargin.kernels` or scikit-learn
-        The words stand for ``RBF()`` and ``Matern()``, of variance 1.  Kernels that have features are these, times
-        constants and each other, and sums of such with ``Constant`` and ``Linear``.  Length-scales of None are the
-        spread of each column times the root of the number of columns.
+        ``"rbf"`` is ``RBF()`` and ``"matern"`` is ``Matern()``, with variance 1.  Supported are these, their products
+        with constants and each other, and sums of such with ``Constant`` and ``Linear``.  Length-scales of None are
+        the spread of each column times the square root of the number of columns.
     n_frequencies : int
-        Of each stationary term, which then has twice as many features.  The error falls like one over its root.
+        For each stationary term, which then has twice as many features.  The error decreases with the inverse of the
+        square root.
     frequencies : {"orthogonal", "plain", "quasi"}
-        How they are drawn: in blocks at right angles to each other (Yu et al. 2016), independently, or as scrambled
-        Sobol points.  All are right on average; ``"plain"`` has the largest error, and ``"quasi"`` the least for few
-        columns.
+        How frequencies are drawn: in orthogonal blocks (Yu et al. 2016), independently, or as scrambled Sobol points.
+        All are unbiased; ``"plain"`` has the largest error, and ``"quasi"`` the smallest for few columns.
     random_state : int, RandomState or None
         Seeds the frequencies.
 
     Attributes
     ----------
-    kernel_ : the kernel with every parameter filled in
-    rows_ : `softmargin.rows.FourierRows`, which makes the features
+    kernel_ : the kernel with all its parameters
+    rows_ : `softmargin.rows.FourierRows`, which computes the features
     n_features_in_ : int
-    feature_names_in_ : array of the columns' names, if they have names
+    feature_names_in_ : array of the names of the columns, if they have names
 
     Examples
     --------
@@ -78,7 +78,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierFeatures:
-        """Fills in the kernel's length-scales from the (weighted) rows, and draws frequencies; ``y`` is ignored."""
+        """Set the kernel's length-scales from the (weighted) rows and draw frequencies; ``y`` is ignored."""
         positive_integer("n_frequencies", self.n_frequencies)
         one_of("frequencies", self.frequencies, HOWS)
         kernel = self._kernel_as_given()

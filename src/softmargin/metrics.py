@@ -1,4 +1,4 @@
-"""What scikit-learn does not measure: how far probabilities are from frequencies, and how sure that is.
+"""Calibration measures beyond those of scikit-learn, with intervals.
 
 Log loss and the Brier score are `sklearn.metrics.log_loss` and `sklearn.metrics.brier_score_loss`.
 """
@@ -29,30 +29,30 @@ def expected_calibration_error(
     pos_label: Any = None,
     classes: Any = None,
 ) -> float:
-    r"""The mean distance between the probability of a class and its frequency, over equal-width bins.
+    r"""Mean distance between the predicted probability of a class and its frequency, over bins of equal width.
 
     With :math:`W_k` the weight of the rows whose probability falls in bin k and :math:`W` that of all rows,
 
     .. math:: ECE = \sum_k \frac{W_k}{W} \left| \bar y_k - \bar p_k \right|
 
-    where :math:`\bar y_k` and :math:`\bar p_k` are the share of the class and the mean probability there.
-    Bins are closed on the left, the last one on both sides; empty bins count nothing.  With few rows in a bin the
+    where :math:`\bar y_k` and :math:`\bar p_k` are the share of the class and the mean probability in the bin.
+    Bins are closed on the left, the last one on both sides; empty bins are ignored.  With few rows in a bin the
     measure is biased upwards, even for perfect probabilities.
 
     Parameters
     ----------
     y_true : sequence of n labels
     proba : array of shape (n,), (n, 2) or (n, n_classes)
-        The probability of the class, or what ``predict_proba`` returns.
+        The probability of the class, or the output of ``predict_proba``.
     n_bins : int
         The number of bins on [0, 1].
     sample_weight : sequence of n weights, optional
         A row of weight k counts as k copies of it.
     pos_label : label, optional
-        The class.  Of two, by default the second: the greater of the two labels, or 1 if all labels are 0, 1 or -1;
-        ``proba`` is then that of ``pos_label``, or the second of its two columns is.  Of more, it must be given.
+        The class.  With two classes, by default the second: the greater of the two labels, or 1 if all labels are 0, 1
+        or -1; ``proba`` is then the probability of ``pos_label``, or has it in its second column.  Required with more.
     classes : sequence of n_classes labels, optional
-        The classes of the columns of ``proba`` where these are more than two; by default those of ``y_true``, sorted.
+        The classes of the columns of ``proba`` if there are more than two; by default those of ``y_true``, sorted.
 
     Returns
     -------
@@ -75,18 +75,18 @@ def expected_calibration_error(
 
 
 class ReliabilityCurve(NamedTuple):
-    """What `reliability_curve` finds in each bin that holds rows, from low probabilities to high ones.
+    """The result of `reliability_curve` for each bin that has rows, in increasing order of probability.
 
     Attributes
     ----------
     probability, frequency : arrays of shape (n_bins_in_use,)
-        The mean probability that the class was given, and how often it came true.
+        The mean predicted probability of the class, and its observed frequency.
     low, high : arrays of shape (n_bins_in_use,)
-        The ends of the frequency's interval.
+        The ends of the interval of the frequency.
     weight : array of shape (n_bins_in_use,)
-        How many rows there are, or what they weigh.
+        The number of rows, or their total weight.
     left, right : arrays of shape (n_bins_in_use,)
-        Where the bin begins and ends.
+        The edges of the bin.
     """
 
     probability: np.ndarray
@@ -109,23 +109,23 @@ def reliability_curve(
     pos_label: Any = None,
     classes: Any = None,
 ) -> ReliabilityCurve:
-    r"""How often a class came true among rows that were given about the same probability of it.
+    r"""Observed frequency of a class among rows with similar predicted probabilities of it.
 
     Parameters
     ----------
     y_true : sequence of n labels
     proba : array of shape (n,), (n, 2) or (n, n_classes)
-        The probability of the class, or what ``predict_proba`` returns.
+        The probability of the class, or the output of ``predict_proba``.
     n_bins : int
-        The number of bins.  Those without rows are left out.
+        The number of bins.  Empty bins are left out.
     strategy : {"uniform", "quantile"}
-        Bins of the same width on [0, 1], or of the same number of rows; rows with the same probability always share a
-        bin, so that there may be fewer of the second kind.
+        Bins of equal width on [0, 1], or with equal numbers of rows; rows with the same probability always share a
+        bin, so there may be fewer bins of the second kind.
     level : float
-        Of the intervals, which are Wilson's: pointwise, and fit for bins of a few rows.
+        Level of the intervals, which are Wilson's: pointwise, and suitable for bins with few rows.
     sample_weight : sequence of n weights, optional
-        A row of weight k counts k times.  Intervals are those of as many rows as would say as much,
-        :math:`(\sum w)^2 / \sum w^2` in a bin: weights that are all alike leave them as they are.
+        A row of weight k counts k times.  Intervals are based on the effective number of rows in a bin,
+        :math:`(\sum w)^2 / \sum w^2`: equal weights leave them unchanged.
     pos_label, classes
         As in `expected_calibration_error`.
 
@@ -160,17 +160,17 @@ def reliability_curve(
 
 
 def wilson_interval(share: Any, n: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    r"""The interval of a share of n rows: :math:`(p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}) / (1 + z^2/n)`.
+    r"""Wilson interval of a share of n rows: :math:`(p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}) / (1 + z^2/n)`.
 
-    It contains the values that a test of the share would not reject, and stays within [0, 1] where few rows, or
-    none of them, count.
+    It contains the values that a test of the share would not reject, and stays within [0, 1] even for shares of 0 or 1
+    and few rows.
 
     Parameters
     ----------
     share : array or float
         Between 0 and 1.
     n : array or float
-        How many rows it is a share of.
+        The number of rows of which it is a share.
     level : float
         Between 0 and 1.
 
@@ -258,7 +258,7 @@ def _classes_of(y: np.ndarray, p: np.ndarray, classes: Any) -> list[Any]:
 
 def _column_of(pos_label: Any, labels: list[Any]) -> int:
     if pos_label is None:
-        raise ValueError(f"proba has {len(labels)} columns; say which class is meant with pos_label=, one of {labels}.")
+        raise ValueError(f"proba has {len(labels)} columns; choose the class with pos_label=, one of {labels}.")
     if pos_label not in labels:
         raise ValueError(f"pos_label={pos_label!r} is not one of the classes {labels}.")
     return labels.index(pos_label)
@@ -270,10 +270,10 @@ def _second_class(y: np.ndarray, pos_label: Any) -> Any:
     labels = np.unique(y)
     if len(labels) > 2:
         raise ValueError(
-            f"y_true must hold two classes, got {len(labels)}; say with pos_label= which of them proba is about."
+            f"y_true must hold two classes, got {len(labels)}; give the one that proba refers to as pos_label=."
         )
     if y.dtype.kind in "bif" and set(labels.tolist()) <= {-1, 0, 1}:
         return 1
     if len(labels) < 2:
-        raise ValueError(f"y_true holds one class only, {labels.tolist()}; say which is the second with pos_label=.")
+        raise ValueError(f"y_true holds one class only, {labels.tolist()}; give the positive class as pos_label=.")
     return labels[1]

@@ -1,14 +1,14 @@
-r"""Probabilities for a population with other shares of the classes than the one that a model was fitted to.
+r"""Probabilities for a population with other class shares than the training data.
 
-``class_weight`` and resampling change how often each class occurs in what a model learns from, so its probabilities
-are those of a population that has the weighted shares.  If rows of a class look the same in both populations, what a
-row says for or against a class is the same too, and only the shares need to be exchanged:
+``class_weight`` and resampling change how often each class occurs in the training data, so the probabilities of a
+model are those of a population with the weighted shares.  If rows of a class have the same distribution in both
+populations, the likelihood ratios are the same too, and only the shares need to be exchanged:
 
 .. math:: p_k \propto p_k^{fitted} \, \pi_k^{wanted} / \pi_k^{fitted}.
 
-The class of largest probability may change with them.  Going back to the shares of the data undoes the shift in
-decisions that ``class_weight`` brought, and leaves a model that has paid more attention to the rows of heavy classes.
-Where the aim is other decisions, because errors cost differently, leave ``class_weight`` alone and move the threshold.
+The most probable class may change as well.  Returning to the shares of the data undoes the change in decisions caused
+by ``class_weight``, and leaves a model that has given more weight to the rows of heavy classes.  If the aim is to
+change decisions, because errors differ in cost, leave ``class_weight`` alone and move the threshold.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _SLACK = 1e-3
 
 
 def at_prior(probabilities: Any, fitted: Any, wanted: Any) -> np.ndarray:
-    r"""Probabilities from a population with shares ``fitted`` of the classes, for one with shares ``wanted``.
+    r"""Convert probabilities from a population with class shares ``fitted`` to one with shares ``wanted``.
 
     .. math:: p_k \propto p_k \, \pi_k^{wanted} / \pi_k^{fitted}
 
     Parameters
     ----------
     probabilities : array of shape (n_rows, n_classes)
-        What ``predict_proba`` returns.
+        As returned by ``predict_proba``.
     fitted, wanted : sequences of n_classes numbers
-        How common each class was in what the model was fitted to, and how common it is where the probabilities are
-        wanted, in the order of the columns: shares, counts or total weights, as only their ratios matter.
+        How common each class was in the training data, and in the population of interest, in the order of the columns:
+        shares, counts or total weights, as only their ratios matter.
 
     Returns
     -------
     array of shape (n_rows, n_classes)
-        Rows sum to one.  A probability of 0 stays 0.  Where nothing is left, because every class that a row allows is
-        wanted nowhere, the row says nothing about the others, and theirs are the wanted shares.
+        Rows sum to one.  A probability of 0 stays 0.  If all classes that are possible for a row have a wanted share
+        of 0, the row carries no information on the others, and the result is the wanted shares.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def at_prior(probabilities: Any, fitted: Any, wanted: Any) -> np.ndarray:
     if not old.all():
         k = int(np.flatnonzero(old == 0)[0])
         raise ValueError(
-            f"fitted must be positive, got 0 for class {k}: a model cannot tell of what it has never seen."
+            f"fitted must be positive, got 0 for class {k}: a model says nothing about a class it has never seen."
         )
     # In logarithms, because ratios of shares may be as extreme as probabilities.
     with np.errstate(divide="ignore"):
@@ -66,17 +66,17 @@ def at_prior(probabilities: Any, fitted: Any, wanted: Any) -> np.ndarray:
 
 
 def proba_at_prior(model: Any, X: Any, prior: Any = "data") -> np.ndarray:
-    """The probabilities of a fitted model, for a population with the shares of the data, or with other shares.
+    """Probabilities of a fitted model, for a population with the class shares of the data, or with other shares.
 
     Parameters
     ----------
     model : a fitted classifier of this package
-        It knows the shares with ``class_weight`` (``fitted_prior_``) and without (``data_prior_``).
+        It stores the shares with ``class_weight`` (``fitted_prior_``) and without (``data_prior_``).
     X : array, CSR matrix or frame of shape (n_rows, n_columns)
-        Rows to look at.
-    prior : "data", a dict from label to share, or a sequence of a share for each of ``classes_``
-        The shares of the population that the rows come from.  ``"data"``: those of the rows of ``fit`` by their
-        ``sample_weight``, which takes ``class_weight`` back.
+        Rows to predict.
+    prior : "data", a dict from label to share, or a sequence with a share for each of ``classes_``
+        The class shares of the population that the rows come from.  ``"data"``: those of the training rows, weighted
+        by ``sample_weight``, which undoes ``class_weight``.
 
     Returns
     -------

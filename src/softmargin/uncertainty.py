@@ -1,14 +1,15 @@
-r"""How unsure a model is of a row, and why.
+r"""How uncertain a model is about a row, and why.
 
-The latent value of a row is a Gaussian (one for each class if there are more than two): its width is what the model
-does not know of the function.  A link then says how often rows with that very latent value are of each class: that
-is what nobody can know.  Probabilities mix the two.  The functions here tell them apart:
+The latent value of a row has a Gaussian posterior (one for each class if there are more than two), whose variance is
+the model's uncertainty about the function (epistemic).  The link gives the probability of each class at a given latent
+value: the noise that remains even if the function is known (aleatoric).  Predicted probabilities mix the two; the
+functions here separate them:
 
-* `variation_ratio`: how likely the function, were it known, would favour another class than the one it seems to favour;
-* `mutual_information`: how much the label of the row would say about the function;
-* `entropy`: how open the label is, for whichever reason.
+* `variation_ratio`: the probability that the true function favours another class than the posterior does;
+* `mutual_information`: how much the label of the row would tell about the function;
+* `entropy`: how uncertain the label is, for either reason.
 
-They work with every fitted classifier of this package, or a pipeline that ends in one.
+They accept any fitted classifier of this package, or a pipeline that ends in one.
 """
 
 from __future__ import annotations
@@ -48,25 +49,25 @@ _ROWS_AT_ONCE = 4096
 
 
 def variation_ratio(model: Any, X: Any) -> np.ndarray:
-    r"""How likely it is that the latent function favours another class than its favourite, for each row.
+    r"""Probability that the latent function favours another class than its most likely favourite, for each row.
 
-    With :math:`g_k` the score of class k at latent values :math:`f` that are drawn from the posterior,
+    With :math:`g_k` the score of class k at latent values :math:`f` drawn from the posterior,
 
     .. math:: 1 - \max_k P(g_k > g_j \text{ for all } j \neq k).
 
     Wistuba and Rawat (2018) count how often draws of :math:`f` agree with each other; this is the limit of many draws,
-    without any.  For two classes it is :math:`\Phi(-|\mu - f_0| / \sqrt v)`, where :math:`f_0` is the latent value at
-    which the score changes its sign; for more it is a quadrature that is exact to about ten digits.
+    computed without drawing.  For two classes it is :math:`\Phi(-|\mu - f_0| / \sqrt v)`, where :math:`f_0` is the
+    latent value at which the score changes its sign; for more, a quadrature that is accurate to about ten digits.
 
-    It knows nothing of noise: where a table holds many rows of both classes at the same place, but more of one, the
-    function is known, its favourite too, and the ratio is 0.
+    It ignores noise: where there are many rows of both classes at the same place, but more of one, the function and
+    its favourite are known, and the ratio is 0.
 
     Parameters
     ----------
     model : a fitted classifier of this package
         Or a pipeline that ends in one.
     X : array, CSR matrix or frame of shape (n_rows, n_columns)
-        Rows to look at.
+        Rows to evaluate.
 
     Returns
     -------
@@ -89,18 +90,18 @@ def variation_ratio(model: Any, X: Any) -> np.ndarray:
 
 
 def entropy(model: Any, X: Any) -> np.ndarray:
-    r"""How open the label of each row is: the entropy of ``predict_proba``, in nats.
+    r"""Entropy of ``predict_proba`` for each row, in nats: the total uncertainty about the label.
 
     .. math:: -\sum_k p_k \log p_k.
 
-    It is large where classes overlap, and also where the model has seen nothing: it does not say which.
+    It is large where classes overlap and also where the model has seen no data; it does not distinguish the two.
 
     Parameters
     ----------
     model : a fitted classifier
         Any that has ``predict_proba``.
     X : array, CSR matrix or frame of shape (n_rows, n_columns)
-        Rows to look at.
+        Rows to evaluate.
 
     Returns
     -------
@@ -122,26 +123,27 @@ def entropy(model: Any, X: Any) -> np.ndarray:
 
 
 def mutual_information(model: Any, X: Any, n_samples: int = 256, random_state: Any = 0) -> np.ndarray:
-    r"""How much the label of each row would say about the latent function, in nats.
+    r"""Mutual information between the label of each row and the latent function, in nats.
 
     With :math:`p(f)` the probabilities at latent values :math:`f` drawn from the posterior and ``H`` the entropy,
 
     .. math:: H[E\, p(f)] - E\, H[p(f)].
 
-    The first term is how open the label is, the second how open it would stay if the function were known; the rest can
-    be learned (Houlsby et al. 2011 call it BALD).  Two classes need no draws.  More share one set of quasi-random
-    draws, so that the answer for a row does not depend on the rows that it comes with.
+    The first term is the uncertainty about the label, the second what would remain of it if the function were known;
+    the difference can be learned (BALD in Houlsby et al. 2011).  Two classes need no draws.  More classes share one
+    set of quasi-random draws, so that the result for a row does not depend on the other rows.
 
     Parameters
     ----------
     model : a fitted classifier of this package
         Or a pipeline that ends in one.
     X : array, CSR matrix or frame of shape (n_rows, n_columns)
-        Rows to look at.
+        Rows to evaluate.
     n_samples : int
-        Draws, for more than two classes; powers of two are best.  256 are good to .003 for 3 classes and to .01 for 10.
+        Number of draws, for more than two classes; powers of two are best.  With 256, errors are about .003 for 3
+        classes and .01 for 10.
     random_state : int, RandomState or None
-        Seeds them.
+        Seeds the draws.
 
     Returns
     -------
@@ -171,8 +173,8 @@ def latent_of(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
     if not hasattr(model, "latent_mean_and_variance"):
         raise TypeError(
-            f"{type(model).__name__} has no latent function to be unsure of; give a fitted classifier of softmargin, "
-            f"or use entropy, which needs probabilities only."
+            f"{type(model).__name__} has no latent function; give a fitted classifier of softmargin, "
+            f"or use entropy, which needs only probabilities."
         )
     mu, v = model.latent_mean_and_variance(X)
     return np.asarray(mu, dtype=float), np.asarray(v, dtype=float), model.link_, n_threads(model.n_jobs)

@@ -1,8 +1,8 @@
-"""Active learning: which rows of a pool to have labelled next.
+"""Active learning: which rows of a pool to label next.
 
-`query` looks through a pool of any size for the rows whose labels would teach a fitted model most; `scores` shows by
-what measure.  `ActiveLearner` does so in rounds, with whoever knows the labels.  `for_skactiveml` takes the classifiers
-of this package to scikit-activeml.
+`query` searches a pool of any size for the rows whose labels would be most informative for a fitted model; `scores`
+returns the criterion.  `ActiveLearner` repeats this in rounds, with an oracle that knows the labels.  `for_skactiveml`
+adapts the classifiers of this package for scikit-activeml.
 """
 
 from .adapter import for_skactiveml

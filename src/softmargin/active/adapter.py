@@ -27,14 +27,14 @@ def for_skactiveml(
     cost_matrix: Any = None,
     random_state: Any = None,
 ) -> Any:
-    r"""A classifier of this package, or a pipeline that ends in one, as scikit-activeml wants it.
+    r"""Adapt a classifier of this package, or a pipeline that ends in one, for scikit-activeml.
 
-    Its ``fit`` takes labels of which some are missing and learns from the others, and its probabilities have a column
-    for each of the declared classes, whether or not it has been seen.  It is scikit-activeml's ``SklearnClassifier``
-    with three differences.  While all labels are of one class, or there are none, it predicts by their
-    counts without a warning.  A fit that fails for any other reason raises its error: ``SklearnClassifier`` goes on
-    with counts.  And it has ``sample_proba``, probabilities under draws of the latent function, so that the committees
-    of ``QueryByCommittee``, ``GreedyBALD`` and ``BatchBALD`` are draws of the posterior.
+    Its ``fit`` accepts missing labels and learns from the others, and its probabilities have a column for each of the
+    declared classes, seen or not.  It is scikit-activeml's ``SklearnClassifier`` with three differences.  While all
+    labels are of one class, or there are none, it predicts from their counts without a warning.  If a fit fails for
+    any other reason, the error is raised, where ``SklearnClassifier`` falls back on counts.  And it has
+    ``sample_proba``, probabilities under draws of the latent function, so that the committees of
+    ``QueryByCommittee``, ``GreedyBALD`` and ``BatchBALD`` are posterior draws.
 
     Needs ``pip install "softmargin[active]"``.
 
@@ -43,13 +43,13 @@ def for_skactiveml(
     model : a classifier of this package
         Or a pipeline that ends in one.
     classes : sequence of labels, optional
-        All classes there are; without them, those among the labels of each fit.
+        All classes; by default those among the labels of each fit.
     missing_label : scalar
-        What stands for a missing label: NaN by default, as in scikit-activeml.
+        The value of a missing label: NaN by default, as in scikit-activeml.
     cost_matrix : array of shape (n_classes, n_classes), optional
-        What it costs to predict the class of the column for one of the row.
+        The cost of predicting the class of the column for a row of the class of the row.
     random_state : int, RandomState or None
-        Seeds predictions where there is nothing to predict from.
+        Seeds predictions made without any labels.
 
     Returns
     -------

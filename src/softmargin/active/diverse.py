@@ -47,7 +47,7 @@ def spread(model: Any, X: Any, worth: np.ndarray, n: int, rng: np.random.RandomS
     model, X = last_step(model, X)
     if not hasattr(model, "sample_latent"):
         raise TypeError(
-            f"diverse=True asks which rows vary together, and {type(model).__name__} has no latent function to tell; "
+            f"diverse=True needs the latent covariance of rows, and {type(model).__name__} has no latent function; "
             f"give a fitted classifier of softmargin, or use diverse=False."
         )
     return greedy(_directions(model, X, max(_LEAST_DRAWS, _DRAWS_EACH * n), rng), worth, n)

@@ -30,45 +30,46 @@ class Limits(NamedTuple):
 
 
 class ActiveLearner(BaseEstimator):
-    """Asks for the labels that teach a model most, in rounds, and learns from them.
+    """Active learning in rounds: query informative rows, obtain their labels, refit.
 
-    A round chooses rows of a pool (`softmargin.active.query`), asks the oracle for their labels, and refits the model.
-    While all labels are of one class there is nothing to fit, and rows are chosen at random until a second
-    one turns up.
+    In each round, rows of a pool are chosen (`softmargin.active.query`), the oracle is asked for their labels, and the
+    model is refitted.  While all labels are of one class there is nothing to fit, and rows are chosen at random until
+    a second class occurs.
 
     Parameters
     ----------
     model : a classifier of this package, or a pipeline that ends in one
-        Is copied, and not changed.  Other classifiers work with the strategies that need probabilities only.
+        Is copied, not changed.  Other classifiers work with the strategies that need only probabilities.
     strategy : {"variation_ratio", "mutual_information", "entropy", "margin", "entropy_of_mean", "random"}
-        What is asked for, as in `softmargin.active.query`.
+        The query criterion, as in `softmargin.active.query`.
     n_per_query : int
-        Rows asked for in a round.
+        Number of rows queried per round.
     diverse : bool
         Whether rows of the same round should differ from each other.
     refit : {"full", "partial"}
-        ``"full"`` fits all labelled rows in every round.  ``"partial"`` does so every ``tune_every`` rounds, and when
-        a new class turns up, and in between only adds the new rows by ``partial_fit``: the time of a round does not
-        grow with the labels, and inducing points stay where they were.
+        ``"full"`` fits all labelled rows in every round.  ``"partial"`` does so every ``tune_every`` rounds, and when a
+        new class occurs, and in between only adds the new rows by ``partial_fit``: the time of a round does not grow
+        with the number of labels, and inducing points do not move.
     tune_every : int or None
-        Kernels are tuned in every so many rounds, and held in between, which takes most of the time out of small fits;
-        1 tunes in every round, None in the first alone.  So are inducing points that are moved
-        (``inducing="tuned"``).  Models that do not tune are not affected.
+        Tune kernels every so many rounds and keep them fixed in between, which saves most of the time of small fits;
+        1 tunes in every round, None only in the first.  The same holds for inducing points that move
+        (``inducing="tuned"``).  Models without tuning are not affected.
     n_samples : int
-        Draws for the mutual information of more than two classes.
+        Number of draws for the mutual information with more than two classes.
     verbose : bool
-        Whether to draw a progress line.
+        Whether to show a progress line.
     random_state : int, RandomState or None
-        Seeds all: the first rows, ties, draws, and the model, unless that has a seed of its own.
+        Seeds the first rows, ties, draws, and the model, unless that has its own seed.
 
     Attributes
     ----------
     model_ : the model, fitted to all labels; None while there is a single class
-    labelled_ : array of the numbers of the rows with labels, in the order in which they were asked for
+    labelled_ : array of the numbers of the labelled rows, in the order in which they were queried
     labels_ : array of their labels
-    history_ : list of a dict for each round, the first rows being round 0: ``round``, ``n_labelled``, ``queried`` (the
-        numbers of its rows), ``uncertainty`` (the largest score of its rows when they were chosen; None if they were
-        not), ``score`` (on the test rows after the refit; None without any), ``tuned``, and ``seconds`` since the start
+    history_ : list with a dict for each round, the first rows being round 0: ``round``, ``n_labelled``, ``queried``
+        (the numbers of its rows), ``uncertainty`` (the largest score of its rows when they were chosen; None if they
+        were not), ``score`` (on the test rows after the refit; None without any), ``tuned``, and ``seconds`` since the
+        start
     stop_reason_ : {"queries", "score", "time", "certain", "pool", "interrupt"}
 
     Examples
@@ -122,40 +123,40 @@ class ActiveLearner(BaseEstimator):
         max_time: float | None = None,
         least_uncertainty: float | None = 0.0,
     ) -> ActiveLearner:
-        """Asks and learns until one of the limits is met, or until every row has a label.
+        """Query labels and refit until one of the limits is reached, or every row has a label.
 
-        Ctrl-C ends the rounds, too: all labels so far are kept, and the model fitted last.  Any error of the oracle
-        is raised, and keeps them as well.  To go on, give both as ``start``.
+        Ctrl-C also ends the rounds, keeping all labels so far and the last fitted model.  Errors of the oracle are
+        raised, and keep them as well.  To continue, pass ``labelled_`` and ``labels_`` as ``start``.
 
         Parameters
         ----------
         X_pool : array, CSR matrix or frame of shape (n_rows, n_columns)
             The pool.
         oracle : callable or sequence of n_rows labels
-            Who knows the labels: is called with an array of row numbers and returns as many labels; or all of them,
-            for simulations.
+            The source of labels: called with an array of row numbers, it returns as many labels; or all labels, for
+            simulations.
         n_queries : int, optional
-            How many labels to ask for after the first.
+            Number of labels to query after the first ones.
         start : {"auto", "classes"}, int, array of row numbers, or a pair of row numbers and labels
-            The rows to begin with: one of each class, chosen at random, which needs an ``oracle`` of known labels; so
-            many random rows; these rows; or these rows, whose labels need not be asked for.  ``"auto"`` is the
-            first where labels are known, and 2 where they are not.
+            The rows to begin with: one of each class, chosen at random, which needs an ``oracle`` of known labels; a
+            number of random rows; given rows; or given rows with their labels, which are not queried.  ``"auto"`` is
+            ``"classes"`` if labels are known, and 2 otherwise.
         X_test, y_test : rows and labels, optional
-            On which every round is scored.
+            Test data on which every round is scored.
         scoring : callable, optional
             ``scoring(model, X_test, y_test)``; ``model.score`` by default.
         target_score : float, optional
-            A score that is enough.
+            Stop when this score is reached.
         max_time : float, optional
-            Seconds after which no round begins.
+            Seconds after which no new round begins.
         least_uncertainty : float, optional
-            The rounds end when no row of the pool has more than this by the measure of the strategy (``"margin"``
-            counts as one minus the difference of the two probabilities; ``"random"`` never ends so).  None goes on.
+            Stop when no row of the pool exceeds this value of the strategy's score (``"margin"`` counts as one minus
+            the difference of the two probabilities; ``"random"`` never stops this way).  By default, never.
 
         Returns
         -------
         self
-            With all that was gathered.
+            The learner with all labels so far.
         """
         self._check_parameters(n_queries, target_score, X_test, y_test, max_time, least_uncertainty)
         X_pool, rng = as_pool(X_pool), check_random_state(self.random_state)
@@ -260,7 +261,7 @@ class ActiveLearner(BaseEstimator):
         positive_number("max_time", max_time, none=True)
         positive_number("least_uncertainty", least, zero=True, none=True)
         if (X_test is None) != (y_test is None):
-            raise ValueError("X_test and y_test go together: give both, or none.")
+            raise ValueError("Give both X_test and y_test, or neither.")
         if target_score is not None and X_test is None:
             raise ValueError(f"target_score={target_score!r} needs test rows: give X_test and y_test.")
 
@@ -276,7 +277,7 @@ def _asker(oracle: Any, n_rows: int) -> Callable[[np.ndarray], np.ndarray]:
             labels = np.asarray(oracle(rows))
             if labels.shape != rows.shape:
                 raise ValueError(
-                    f"The oracle was asked for the labels of {len(rows)} rows, and gave an array of shape "
+                    f"The oracle was asked for the labels of {len(rows)} rows, and returned an array of shape "
                     f"{labels.shape}."
                 )
             return labels
@@ -289,7 +290,7 @@ def _asker(oracle: Any, n_rows: int) -> Callable[[np.ndarray], np.ndarray]:
             f"{known.shape}."
         )
     if known.dtype.kind == "f" and np.isnan(known).any():
-        raise ValueError("oracle holds missing labels: give the pool without those rows, or a callable.")
+        raise ValueError("oracle has missing labels: remove those rows from the pool, or give a callable.")
     return lambda rows: known[rows]
 
 
@@ -303,12 +304,12 @@ def _first_rows(
             known = np.asarray(oracle)
             return np.array([rng.choice(np.flatnonzero(known == label)) for label in np.unique(known)]), None
         if start == "classes":
-            raise ValueError("start='classes' needs an oracle of known labels; give row numbers, or how many rows.")
+            raise ValueError("start='classes' needs an oracle of known labels; give row numbers, or a number of rows.")
         start = min(_FIRST_ROWS, n_rows)
     if isinstance(start, tuple) and len(start) == 2:
         rows, labels = row_numbers("start", start[0], n_rows), np.asarray(start[1])
         if labels.shape != rows.shape:
-            raise ValueError(f"start has {len(rows)} rows and labels of shape {labels.shape}: give one for each row.")
+            raise ValueError(f"start has {len(rows)} rows and labels of shape {labels.shape}: give one label per row.")
         return _distinct(rows), labels
     if np.ndim(start) == 0:
         return _random_rows(start, n_rows, rng), None
@@ -318,13 +319,13 @@ def _first_rows(
 def _random_rows(n: Any, n_rows: int, rng: np.random.RandomState) -> np.ndarray:
     positive_integer("start", n)
     if n > n_rows:
-        raise ValueError(f"start={n} rows are wanted, but X_pool has {n_rows}.")
+        raise ValueError(f"start={n} rows were requested, but X_pool has {n_rows}.")
     return rng.permutation(n_rows)[:n]
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:
     if len(rows) == 0 or len(np.unique(rows)) < len(rows):
-        raise ValueError(f"start must hold each row once, and at least one; got {rows.tolist()}.")
+        raise ValueError(f"start must hold at least one row, and none twice; got {rows.tolist()}.")
     return rows
 
 

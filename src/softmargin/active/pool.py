@@ -76,7 +76,7 @@ def row_numbers(name: str, value: Any, n_rows: int) -> np.ndarray:
     """Numbers of rows of the pool, checked."""
     rows = np.asarray(value)
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and len(rows)):
-        raise ValueError(f"{name} must be numbers of rows, got {value!r}.")
+        raise ValueError(f"{name} must be row numbers, got {value!r}.")
     wrong = rows[(rows < -n_rows) | (rows >= n_rows)]
     if len(wrong):
         raise ValueError(f"{name} has row {wrong[0]}, but X_pool has {n_rows} rows.")

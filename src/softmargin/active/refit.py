@@ -33,7 +33,7 @@ class Refits(NamedTuple):
             if value is None and (name == "random_state" or name.endswith("__random_state"))
         }
         if how == "partial" and not hasattr(_last(model), "partial_fit"):
-            raise ValueError(f"refit='partial' needs partial_fit, which {type(_last(model)).__name__} has not.")
+            raise ValueError(f"refit='partial' needs partial_fit, which {type(_last(model)).__name__} does not have.")
         return cls(model.set_params(**unset), how, tune_every)
 
     def after(self, X: Any, y: np.ndarray, n_new: int) -> tuple[Refits, bool]:

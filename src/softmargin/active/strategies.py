@@ -1,7 +1,7 @@
-r"""Which rows of a pool to ask for.
+r"""Query strategies: which rows of a pool to label.
 
-A strategy gives every row a score, and the rows of the largest scores are asked for.  With ``p`` the probabilities of
-a row, and ``f`` its latent values, which the posterior makes Gaussian with mean ``mu`` and variance ``v``:
+A strategy gives every row a score, and the rows with the largest scores are queried.  With ``p`` the probabilities of
+a row, and ``f`` its latent values, whose posterior is Gaussian with mean ``mu`` and variance ``v``:
 
 ======================  ==========================================================================================
 strategy                score
@@ -9,17 +9,17 @@ strategy                score
 ``variation_ratio``     :math:`1 - \max_k P(\text{class } k \text{ wins under } f)` (Wistuba and Rawat 2018)
 ``mutual_information``  :math:`H[E\, p(f)] - E\, H[p(f)]` (Houlsby et al. 2011)
 ``entropy``             :math:`H[p]`
-``margin``              :math:`p_{(2)} - p_{(1)}`: minus what the likeliest class has over the next
+``margin``              :math:`p_{(2)} - p_{(1)}`: minus the lead of the most probable class
 ``entropy_of_mean``     :math:`H[\mathrm{softmax}(\mu)]`: a point estimate that ignores the variances
 ``random``              the same for all rows
 ======================  ==========================================================================================
 
-The first two ask what the model does not know of the function; ``entropy`` and ``margin`` also ask where classes
-overlap, and no label would help.
+The first two target uncertainty about the function; ``entropy`` and ``margin`` also select rows where classes overlap,
+whose labels would not help.
 
-**Ties.**  Scores that agree to nine decimals are ties (quadratures are not better than that, and blocks of rows may
-differ in their last digits); ties are put in an order by chance, which ``random_state`` seeds.  A model that is
-sure of everything has no better rows to offer: then, and for ``"random"``, all rows tie.
+**Ties.**  Scores that agree to nine decimals are ties (quadratures are no more accurate, and blocks of rows may differ
+in their last digits); ties are broken at random, seeded by ``random_state``.  For a model that is certain of
+everything, and for ``"random"``, all rows tie.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ STRATEGIES: tuple[str, ...] = tuple(_MEASURES)
 def scores(
     model: Any, X_pool: Any, strategy: str = "variation_ratio", *, n_samples: int = 256, random_state: Any = 0
 ) -> np.ndarray:
-    """How much each row of a pool is worth asking for; the table above says by what measure.
+    """Query score of each row of a pool; the table above defines the strategies.
 
-    Rows are read in blocks: pools may be memmaps, and what is needed beside the answer does not grow with them.
+    Rows are read in blocks: pools may be memmaps, and memory beyond the result does not grow with their size.
 
     Parameters
     ----------
@@ -96,16 +96,16 @@ def scores(
     X_pool : array, CSR matrix or frame of shape (n_rows, n_columns)
         The pool.
     strategy : {"variation_ratio", "mutual_information", "entropy", "margin", "entropy_of_mean", "random"}
-        What is asked for.
+        The query criterion.
     n_samples : int
-        Draws for the mutual information of more than two classes.
+        Number of draws for the mutual information with more than two classes.
     random_state : int, RandomState or None
-        Seeds them.
+        Seeds the draws.
 
     Returns
     -------
     array of n_rows numbers
-        The larger, the sooner a row is asked for.
+        Rows with larger scores are queried first.
 
     Examples
     --------
@@ -133,11 +133,11 @@ def query(
     n_samples: int = 256,
     random_state: Any = None,
 ) -> np.ndarray:
-    """The rows of a pool to have labelled next, the best first.
+    """The rows of a pool to label next, best first.
 
-    Pools are read in blocks, and may be memmaps of millions of rows; beside a number for each row, memory does not
-    grow with them.  For ``"variation_ratio"`` of more than two classes most rows are passed by after a glance: a bound
-    of it is cheap, and only rows that it leaves in the running are integrated.
+    Pools are read in blocks and may be memmaps of millions of rows; apart from one number per row, memory does not
+    grow with them.  For ``"variation_ratio"`` with more than two classes, most rows are ruled out by a cheap bound,
+    and only the rest are integrated.
 
     Parameters
     ----------
@@ -146,24 +146,24 @@ def query(
     X_pool : array, CSR matrix or frame of shape (n_rows, n_columns)
         The pool.
     n : int
-        How many rows to choose.
+        Number of rows to choose.
     strategy : {"variation_ratio", "mutual_information", "entropy", "margin", "entropy_of_mean", "random"}
-        What is asked for; the head of this module has the formulas, and the rule for ties.
+        The query criterion; the top of this module has the formulas, and the rule for ties.
     diverse : bool
-        Whether the rows should differ from each other: of the rows with the best scores, those are taken one by one
-        whose functions the rows before them leave open (`softmargin.active.diverse`).  Without it several rows are
-        often neighbours that ask the same question.
+        Whether rows should differ from each other: rows with high scores are chosen one by one, each where the latent
+        function is still uncertain given those before it (`softmargin.active.diverse`).  Otherwise, several rows are
+        often neighbours whose labels tell the same.
     exclude : sequence of row numbers or mask of n_rows, optional
-        Rows that must not be chosen, such as those that have a label.
+        Rows that must not be chosen, such as those already labelled.
     n_samples : int
-        Draws for the mutual information of more than two classes.
+        Number of draws for the mutual information with more than two classes.
     random_state : int, RandomState or None
-        Orders ties, and seeds draws.
+        Seeds ties and draws.
 
     Returns
     -------
     array of n row numbers
-        The first is the row to ask for first.
+        In the order in which they should be labelled.
 
     Examples
     --------
@@ -298,6 +298,6 @@ def _refuse_number(n: int, n_allowed: int, n_rows: int, diverse: bool) -> None:
         raise ValueError(f"exclude leaves none of the {n_rows} rows of X_pool to choose from.")
     if n > n_allowed:
         left = "" if n_allowed == n_rows else f", of which exclude leaves {n_allowed}"
-        raise ValueError(f"n={n} rows are wanted, but X_pool has {n_rows}{left}.")
+        raise ValueError(f"n={n} rows were requested, but X_pool has {n_rows}{left}.")
     if diverse and n > MOST_AT_ONCE:
         raise ValueError(f"diverse=True compares rows in pairs, for n up to {MOST_AT_ONCE}; got n={n}.")

@@ -1,9 +1,9 @@
-r"""Rows that were changed to be misread: how they are made, and how they are noticed.
+r"""Adversarial examples: how to create and how to detect them.
 
-The latent mean and variance of a row are smooth in its numbers.  Their slopes say which small change does most harm
-(`fgsm`, and `art_classifier` for other attacks), and a model that knows how sure it is may notice that something was
-done (`AdversarialDetector`).  All of it works with the kernel and linear classifiers of this package, and with models
-that have ``latent_mean_and_variance``, ``link_``, ``classes_`` and ``_latent_pullback(X, d_mu, d_v)``: the slopes in
+The latent mean and variance of a row are smooth functions of its entries.  Their gradients show which small change
+does most harm (`fgsm`, and `art_classifier` for other attacks), and a model with uncertainty may detect such changes
+(`AdversarialDetector`).  All of this works with the kernel and linear classifiers of this package, and with models
+that have ``latent_mean_and_variance``, ``link_``, ``classes_`` and ``_latent_pullback(X, d_mu, d_v)``: the gradient in
 ``X``, whatever the shape of its rows, of :math:`\sum_{ik} (\bar\mu_{ik} \mu_{ik} + \bar v_{ik} v_{ik})`.
 """
 

@@ -11,21 +11,21 @@ from .slopes import log_loss_gradients, scaled_slopes
 
 
 def fgsm(model: Any, X: Any, y: Any = None, *, eps: Any, clip: tuple[float, float] | None = None) -> np.ndarray:
-    r"""The fast gradient sign method of Goodfellow et al. (2014): :math:`x + \epsilon\, \mathrm{sign}\, \nabla_x` loss.
+    r"""Fast gradient sign method of Goodfellow et al. (2014): :math:`x + \epsilon\, \mathrm{sign}\, \nabla_x` loss.
 
-    Each number of a row moves by the same amount, in the direction that makes the label less likely.  The slopes of a
-    row are scaled before they could vanish: a row that is classified beyond all doubt is attacked like any other.
+    Each entry of a row moves by the same amount, in the direction that makes the label less likely.  The gradient of
+    each row is scaled so that it cannot vanish: rows that are classified with certainty are attacked like any other.
 
     Parameters
     ----------
     model, X
         As in `input_gradients`.
     y : sequence of n_rows labels, optional
-        What is to become less likely: the true labels, or by default the predicted ones.
-    eps : float, or an array that goes with ``X`` (one for each column, say)
-        How far each number moves.
+        The labels to make less likely: the true labels, or by default the predicted ones.
+    eps : float, or an array that broadcasts with ``X`` (such as one per column)
+        How far each entry moves.
     clip : pair of numbers, optional
-        The result is held between these: ``(0, 1)`` for images.
+        The result is clipped to this range: ``(0, 1)`` for images.
 
     Examples
     --------
@@ -37,17 +37,17 @@ def fgsm(model: Any, X: Any, y: Any = None, *, eps: Any, clip: tuple[float, floa
     [1.0, 0.5]
     """
     if not np.all(np.isfinite(eps) & (np.asarray(eps) >= 0)):
-        raise ValueError(f"eps must be a number >= 0, or an array of such, got {eps!r}.")
+        raise ValueError(f"eps must be a number >= 0, or an array of such numbers, got {eps!r}.")
     rows, slopes, _ = scaled_slopes(model, X, y)
     moved = (rows + eps * np.sign(slopes)).astype(rows.dtype)
     return moved if clip is None else np.clip(moved, *clip)
 
 
 def art_classifier(model: Any, clip_values: tuple[float, float] | None = None) -> Any:
-    """The model as the Adversarial Robustness Toolbox sees it, for its evasion attacks.
+    """Wrap a model for the evasion attacks of the Adversarial Robustness Toolbox.
 
-    Classes are numbered in the order of ``model.classes_``, and outputs are probabilities.  Slopes of the loss are
-    scaled row by row as in `fgsm`: attacks go by their direction.  Needs ``pip install "softmargin[art]"``.
+    Classes are numbered in the order of ``model.classes_``, and outputs are probabilities.  Gradients of the loss are
+    scaled row by row as in `fgsm`: attacks use their direction.  Needs ``pip install "softmargin[art]"``.
 
     >>> from art.attacks.evasion import FastGradientMethod
     >>> from sklearn.datasets import make_moons

@@ -15,19 +15,19 @@ from ..parameters import one_of, proper_share
 
 
 class AdversarialDetector(BaseEstimator):
-    """Finds rows of which a model is less sure than of ordinary ones.
+    """Detects rows about which a model is less certain than about ordinary ones.
 
-    The threshold is a quantile of ordinary rows, such that a new row that is as ordinary gives a false alarm with a
-    probability of at most ``false_alarm_rate``, whatever the model and the measure: of n + 1 exchangeable rows, each is
-    as likely to be the new one.  Rows that reach ``threshold_`` without exceeding it give no alarm: ties do no harm.
+    The threshold is a quantile over ordinary rows, chosen such that a new ordinary row raises a false alarm with a
+    probability of at most ``false_alarm_rate``, whatever the model and the measure: of n + 1 exchangeable rows, each
+    is equally likely to be the new one.  Rows at ``threshold_`` exactly raise no alarm, so ties are harmless.
 
     Parameters
     ----------
     model : a fitted classifier
     false_alarm_rate : float
-        Between 0 and 1; a rate of 1 / n takes n - 1 rows or more.
+        Between 0 and 1; a rate of 1 / n needs at least n - 1 rows.
     measure : {"variation_ratio", "entropy", "mutual_information"} or callable
-        Of `softmargin.uncertainty`, or a function of model and rows whose values are larger where it is less sure.
+        From `softmargin.uncertainty`, or a function of model and rows that is larger where the model is less certain.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class AdversarialDetector(BaseEstimator):
         self.measure = measure
 
     def fit(self, X: Any, y: Any = None) -> AdversarialDetector:
-        """Chooses the threshold by ordinary rows that the model was not fitted on; ``y`` is ignored."""
+        """Set the threshold from ordinary rows that the model was not fitted on; ``y`` is ignored."""
         rate = self.false_alarm_rate
         proper_share("false_alarm_rate", rate)
         scores = np.sort(self.score_samples(X))
@@ -53,28 +53,28 @@ class AdversarialDetector(BaseEstimator):
         alarms = math.floor(round((len(scores) + 1) * rate, 9))
         if alarms == 0:
             least = math.ceil(round(1 / rate, 9)) - 1
-            raise ValueError(f"false_alarm_rate={rate} takes at least {least} ordinary rows, got {len(scores)}.")
+            raise ValueError(f"false_alarm_rate={rate} needs at least {least} ordinary rows, got {len(scores)}.")
         self.threshold_ = float(scores[-alarms])
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """The measure of each row: the larger, the more suspicious."""
+        """Measure of each row: the larger, the more suspicious."""
         if callable(self.measure):
             return np.asarray(self.measure(self.model, X))
         one_of("measure", self.measure, uncertainty.__all__)
         return getattr(uncertainty, self.measure)(self.model, X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """True where a row is suspicious."""
+        """True for suspicious rows."""
         check_is_fitted(self)
         return self.score_samples(X) > self.threshold_
 
 
 def detection_roc(clean_scores: Any, attacked_scores: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """How well scores tell attacked rows, which should have the larger ones, from clean rows.
+    """ROC curve of scores that should be larger for attacked rows than for clean ones.
 
-    Returns the rates of false and of true alarms at each threshold, and the area under the second by the first: the
-    probability that an attacked row has a larger score than a clean one, ties counting half.
+    Returns the rates of false and of true alarms at each threshold, and the area under the curve: the probability
+    that an attacked row has a larger score than a clean one, with ties counting half.
 
     >>> fpr, tpr, auc = detection_roc([0.1, 0.2, 0.3], [0.3, 0.4])
     >>> round(auc, 3)

@@ -22,23 +22,23 @@ _NODES = np.linspace(-8.0, 8.0, 129)
 
 
 def input_gradients(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    r"""Slopes of the latent mean, and of the latent variance, of each row in its own numbers.
+    r"""Gradients of the latent mean and the latent variance of each row with respect to its entries.
 
-    Two arrays of the shape of ``X``; for more than two classes with an axis for these after that of rows.
-    With features :math:`\phi(x)`, weights :math:`N(m, S)` and what these leave over, :math:`\ell(x)`,
+    Two arrays of the shape of ``X``; with more than two classes, with an axis for these after that of rows.
+    With features :math:`\phi(x)`, weights :math:`N(m, S)` and the leftover variance :math:`\ell(x)`,
 
     .. math:: \mu = \phi^T m, \quad v = \phi^T S \phi + \ell, \qquad
               \partial \mu = \partial\phi^T m, \quad \partial v = 2\, \partial\phi^T S \phi + \partial \ell.
 
     For inducing points :math:`\phi = L^{-1} k(Z, x)` and :math:`\ell = k(x, x) - \phi^T \phi`; for linear models
-    :math:`\phi = ((x - c) / s, 1)`; for waves cosine and sine are each other's slopes; and for particles
-    :math:`\partial v` is twice the covariance of :math:`f` and :math:`\partial f` over particles.
+    :math:`\phi = ((x - c) / s, 1)`; for Fourier features, cosine and sine are each other's derivatives; and for
+    particles :math:`\partial v` is twice the covariance of :math:`f` and :math:`\partial f` over particles.
 
     Parameters
     ----------
     model : a fitted classifier of this package, or one with ``_latent_pullback``
-        No pipeline, and no mixed model.
-    X : array, CSR matrix or frame of shape (n_rows, n_columns), or images if the model takes such
+        Not a pipeline or a mixed model.
+    X : array, CSR matrix or frame of shape (n_rows, n_columns), or images if the model accepts them
         Rows without missing values.
 
     Examples
@@ -59,9 +59,9 @@ def input_gradients(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_loss_gradients(model: Any, X: Any, y: Any) -> np.ndarray:
-    """Slopes of the log loss of ``predict_proba`` in the numbers of each row, if its label were ``y``.
+    """Gradient of the log loss of ``predict_proba`` with respect to the entries of each row, for labels ``y``.
 
-    They go through the link, and so through mean and variance.  Models and rows are as in `input_gradients`.
+    It includes the link, and so both mean and variance.  Models and rows are as in `input_gradients`.
 
     >>> from sklearn.datasets import make_moons
     >>> from softmargin import BayesianSVC
@@ -153,17 +153,17 @@ def _winning_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) ->
 def _numbers(model: Any, X: Any) -> np.ndarray:
     """Rows as numbers, if the model has slopes in them."""
     if isinstance(model, Pipeline):
-        raise TypeError("Steps of a pipeline need not have slopes: pass model[-1] and model[:-1].transform(X) instead.")
+        raise TypeError("Steps of a pipeline may have no slopes: pass model[-1] and model[:-1].transform(X) instead.")
     check_is_fitted(model)
     if hasattr(model, "_latent_pullback"):
         return np.asarray(X, dtype=np.result_type(np.asarray(X), np.float32))
     smooth = InducingRows, LinearRows, ReducedRows, FourierRows, ParticleRows
     if not isinstance(beneath(getattr(model, "rows_", None)), smooth):
         known = "BayesianSVC, BayesianGPC, BayesianLinearSVC and BayesianKernelMachine"
-        raise TypeError(f"Slopes are known for {known}, and a {type(model).__name__} is none of these.")
+        raise TypeError(f"Slopes are available for {known}, got {type(model).__name__}.")
     X = dense(model._numbers(X))
     if has_missing(X):
-        raise ValueError("X has missing values, and there are no slopes in these: fill them in first.")
+        raise ValueError("X has missing values, for which slopes are not defined: impute them first.")
     return X
 
 

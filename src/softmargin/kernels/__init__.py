@@ -1,10 +1,10 @@
-r"""Covariance functions: value, diagonal, and the way gradients flow back through them.
+r"""Covariance functions with their gradients.
 
-A kernel is an immutable object.  ``kernel(X, Z)`` is the matrix :math:`k(x_i, z_j)` and
-``kernel.diagonal(X)`` the vector :math:`k(x_i, x_i)`.  Its positive parameters are seen by tuners as one
-flat vector of logarithms, ``kernel.theta``; ``kernel.with_theta(theta)`` is the same kernel elsewhere.
-Given the slopes of any objective in the entries of those matrices, the pullbacks return its slopes in
-``theta`` or in the rows of ``X``, by matrix products alone: nothing of size rows x points x columns is formed.
+A kernel is an immutable object.  ``kernel(X, Z)`` is the matrix :math:`k(x_i, z_j)` and ``kernel.diagonal(X)`` the
+vector :math:`k(x_i, x_i)`.  For tuning, its positive parameters are one flat vector of logarithms, ``kernel.theta``;
+``kernel.with_theta(theta)`` is the same kernel with other parameters.  Given the gradient of any objective with
+respect to the entries of those matrices, the pullbacks return its gradient with respect to ``theta`` or the rows of
+``X``, using only matrix products: nothing of size rows x points x columns is formed.
 
 Kernels add and multiply, also with plain numbers:
 
@@ -17,7 +17,7 @@ Kernels add and multiply, also with plain numbers:
 array([[2.1   , 0.3707],
        [0.3707, 2.1   ]])
 
-``length_scale=None`` asks the estimator for its heuristic, in units of each column's spread.
+With ``length_scale=None`` the estimator uses its heuristic, in units of each column's spread.
 Kernels of `sklearn.gaussian_process.kernels` are accepted wherever these are: `as_kernel` converts them.
 """
 

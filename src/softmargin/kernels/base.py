@@ -16,21 +16,21 @@ class Kernel(ABC):
 
     @abstractmethod
     def __call__(self, X: Array, Z: Array) -> Array:
-        """The covariances between the rows of ``X`` and those of ``Z``."""
+        """Covariances between the rows of ``X`` and those of ``Z``."""
 
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
-        """The variance at each row of ``X``."""
+        """Variance at each row of ``X``."""
 
     @property
     @abstractmethod
     def theta(self) -> np.ndarray:
-        """The logarithms of the positive parameters, as one flat vector."""
+        """Logarithms of the positive parameters, as one flat vector."""
 
     @property
     @abstractmethod
     def roles(self) -> tuple[tuple[str, int], ...]:
-        """What the entries of ``theta`` are, in order: ``("variance", 1)``, or ``("length_scale", how_many)``."""
+        """The meaning of the entries of ``theta``, in order: ``("variance", 1)``, or ``("length_scale", how_many)``."""
 
     @abstractmethod
     def with_theta(self, theta: np.ndarray) -> Kernel:
@@ -38,18 +38,18 @@ class Kernel(ABC):
 
     @abstractmethod
     def pullback(self, X: Array, Z: Array, dK: Array, K: Array | None = None) -> np.ndarray:
-        """Slopes in ``theta``, given the slopes ``dK`` in ``kernel(X, Z)``; ``K`` is its value there, if known."""
+        """Gradient in ``theta``, given the gradient ``dK`` in ``kernel(X, Z)``; ``K`` is its value, if known."""
 
     @abstractmethod
     def pullback_diagonal(self, X: Array, dk: Array) -> np.ndarray:
-        """Slopes in ``theta``, given the slopes ``dk`` in ``kernel.diagonal(X)``."""
+        """Gradient in ``theta``, given the gradient ``dk`` in ``kernel.diagonal(X)``."""
 
     @abstractmethod
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
-        """Slopes in the rows of ``X``, given the slopes ``dK`` in ``kernel(X, Z)``."""
+        """Gradient in the rows of ``X``, given the gradient ``dK`` in ``kernel(X, Z)``."""
 
     def pullback_diagonal_inputs(self, X: Array, dk: Array) -> Array:
-        """Slopes in the rows of ``X``, given the slopes ``dk`` in ``kernel.diagonal(X)``: none where it is constant."""
+        """Gradient in the rows of ``X``, given the gradient ``dk`` in ``kernel.diagonal(X)``: zero if constant."""
         return namespace(X).zeros_like(X)
 
     def _repr_html_(self) -> str:
@@ -59,15 +59,15 @@ class Kernel(ABC):
         return as_html(self)
 
     def has_role(self, role: str) -> np.ndarray:
-        """Which entries of ``theta`` have a role."""
+        """Mask of the entries of ``theta`` with a given role."""
         return np.concatenate([np.full(size, name == role) for name, size in self.roles])
 
     def with_length_scale(self, length_scale: Any) -> Kernel:
-        """The same kernel, with every length-scale that is None replaced."""
+        """The same kernel, with every length-scale of None replaced."""
         return self
 
     def units(self, spread: np.ndarray) -> np.ndarray:
-        """In which units of each column rows should be compared: its length-scales, or the given spread."""
+        """Units of each column for comparing rows: the length-scales, or the given spread."""
         return spread
 
     def __add__(self, other: Any) -> Kernel:
@@ -98,7 +98,7 @@ def positive(name: str, value: Any) -> float | tuple[float, ...]:
     except (TypeError, ValueError):
         numbers = np.array([np.nan])
     if numbers.ndim != 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
-        raise ValueError(f"{name} must be positive and finite (a number, or one for each column), got {value!r}.")
+        raise ValueError(f"{name} must be positive and finite (a number, or one per column), got {value!r}.")
     return float(numbers[0]) if np.ndim(value) == 0 else tuple(map(float, numbers))
 
 

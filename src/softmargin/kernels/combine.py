@@ -41,7 +41,7 @@ class _Pair(Kernel):
 
 
 class Sum(_Pair):
-    """The sum of two independent functions' kernels.
+    """Sum of two kernels: the kernel of a sum of independent functions.
 
     >>> RBF(1.0) + White(0.1)
     RBF(length_scale=1.0) + White(variance=0.1)
@@ -71,7 +71,7 @@ class Sum(_Pair):
 
 
 class Product(_Pair):
-    """The product of two kernels: rows are alike where they are alike in both respects.
+    """Product of two kernels: rows are similar if they are similar under both.
 
     >>> 3.0 * RBF(1.0)
     3.0 * RBF(length_scale=1.0)
@@ -146,5 +146,5 @@ def as_kernel(kernel: Any) -> Kernel:
         return Linear() if kernel.sigma_0 == 0 else Linear() + Constant(kernel.sigma_0**2)
     raise ValueError(
         f"kernel must be a kernel of softmargin.kernels (RBF, Matern, Linear, Constant, White, their sums and "
-        f"products) or scikit-learn's kernel of one of these kinds, got {kernel!r}."
+        f"products) or one of the corresponding scikit-learn kernels, got {kernel!r}."
     )

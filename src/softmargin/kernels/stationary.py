@@ -98,7 +98,7 @@ class _Stationary(Kernel):
     def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Any]:
         """Both sets of rows about the mean of ``Z``, in units of the length-scales, and those units."""
         if self.length_scale is None:
-            raise ValueError("length_scale=None is filled in by fit; give a number to use the kernel on its own.")
+            raise ValueError("length_scale=None is set by fit; give a number to use the kernel on its own.")
         if isinstance(self.length_scale, tuple) and len(self.length_scale) != X.shape[1]:
             raise ValueError(
                 f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
@@ -129,10 +129,10 @@ def _distance_times(factor: float, A: Array, B: Array) -> Array:
 
 @dataclass(frozen=True, repr=False)
 class RBF(_Stationary):
-    r"""The squared exponential, :math:`\exp(-s/2)`, :math:`s = \sum_c (x_c - z_c)^2 / \ell_c^2`.
+    r"""Squared exponential kernel, :math:`\exp(-s/2)`, :math:`s = \sum_c (x_c - z_c)^2 / \ell_c^2`.
 
     One length-scale for all columns, or one for each (automatic relevance determination).
-    `sklearn.svm.SVC` writes ``gamma`` for :math:`1 / (2 \ell^2)`.
+    In `sklearn.svm.SVC`, ``gamma`` is :math:`1 / (2 \ell^2)`.
 
     >>> import numpy as np
     >>> round(float(RBF(2.0)(np.array([[0.0]]), np.array([[2.0]]))[0, 0]), 4)
@@ -159,7 +159,7 @@ class RBF(_Stationary):
 
 @dataclass(frozen=True)
 class Matern(_Stationary):
-    r"""The Matern kernel of smoothness ``nu``: rougher functions than `RBF`, its limit as ``nu`` grows.
+    r"""Matern kernel with smoothness ``nu``: rougher functions than `RBF`, its limit for large ``nu``.
 
     With :math:`t = \sqrt{2 \nu s}`,
     :math:`g = 2^{1-\nu} t^\nu K_\nu(t) / \Gamma(\nu)` and

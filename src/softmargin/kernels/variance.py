@@ -45,7 +45,7 @@ class _Variance(Kernel):
 
 
 class Constant(_Variance):
-    """The same covariance between all rows: a shared offset, or in a product the prior variance.
+    """Constant covariance between all rows: a shared offset or, in a product, the prior variance.
 
     >>> Constant(2.0) * Linear(3.0)
     2.0 * Linear(variance=3.0)
@@ -65,7 +65,7 @@ class Constant(_Variance):
 
 
 class White(_Variance):
-    """Variance of each row's own: it enters ``k(x, x)`` and no covariance between rows.
+    """White noise: adds to ``k(x, x)``, and not to covariances between rows.
 
     >>> import numpy as np
     >>> White(0.5).diagonal(np.zeros((2, 1)))
@@ -83,7 +83,7 @@ class White(_Variance):
 
 
 class Linear(_Variance):
-    """``variance * x.z``: the linear classifier, seen as a kernel.
+    """Linear kernel, ``variance * x.z``: the kernel of a linear classifier.
 
     >>> import numpy as np
     >>> Linear(2.0)(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))

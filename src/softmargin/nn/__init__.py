@@ -1,8 +1,8 @@
 """Neural networks with a Bayesian head (Wistuba and Rawat 2018, section 3.4).
 
-* `MarginHead` is a module: drop it onto any network.
-* `HybridClassifier` is a scikit-learn estimator around a network and a head, with networks that are ready.
-* `bayesianise` gives a classifier that is already trained a head, and leaves its features alone.
+* `MarginHead` is a module: put it on top of any network.
+* `HybridClassifier` is a scikit-learn estimator of a network and a head, with some predefined networks.
+* `bayesianise` adds a head to a trained classifier, and leaves its features unchanged.
 """
 
 from ..extras import needed

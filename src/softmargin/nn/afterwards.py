@@ -37,7 +37,7 @@ class UpTo(nn.Module):
         finally:
             handle.remove()
         if not seen:
-            raise RuntimeError("The layer that features were to be taken before was not used by the model.")
+            raise RuntimeError("The layer whose inputs are the features was not used by the model.")
         return seen[-1].flatten(start_dim=1)
 
 
@@ -55,13 +55,13 @@ def bayesianise(
     n_jobs: int | None = None,
     random_state: Any = 0,
 ) -> HybridClassifier:
-    """Gives a trained classifier a Bayesian head after the fact; its features, and all its weights, stay as they are.
+    """Add a Bayesian head to a trained classifier, leaving its features and all its weights unchanged.
 
-    The head takes the place of the last layer: it is fitted in closed form to the features of some rows.
+    The head replaces the last layer: it is fitted in closed form to the features of some rows.
 
-    The rows matter more than their number.  A network knows those that it was trained on better than others, and a head
-    that learns from them alone takes all rows to be as easy.  So give rows that it has not seen, such as its
-    validation set, or such rows as ``held_out``, for the link alone.
+    Which rows matters more than how many.  A network is more certain about its training rows than about others, and a
+    head fitted to these alone takes all rows to be as easy.  So use rows it was not trained on, such as its validation
+    set, or give such rows as ``held_out``, for the link alone.
 
     Parameters
     ----------
@@ -70,21 +70,21 @@ def bayesianise(
     loader : iterable of pairs
         Batches of inputs and labels (codes from 0), such as a `torch.utils.data.DataLoader`.
     layer : module or its name, optional
-        The layer that the head replaces: features are what comes into it.  By default the last `torch.nn.Linear`.
+        The layer that the head replaces: its inputs are the features.  By default the last `torch.nn.Linear`.
     held_out : iterable of pairs, optional
         Rows on which the link to probabilities is fitted.
     n_inducing : int
-        Inducing points.
+        Number of inducing points.
     max_rows : int
-        Rows to take from the loader.
+        Maximum number of rows to take from the loader.
     tune : bool
-        Whether the kernel is tuned, which hardly matters for features of a trained network, and takes longest.
+        Whether to tune the kernel, which hardly matters for features of a trained network, and takes longest.
     classes : sequence, optional
-        Labels for the codes.
+        The label of each code.
     device : optional
-        Where the model works; by default where it is.
+        Where the model runs; by default where it is.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
     random_state : int, RandomState or None
         Seeds the choice of points.
 
@@ -139,7 +139,7 @@ def _layer_of(model: nn.Module, layer: nn.Module | str | None) -> nn.Module:
         return layer
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise ValueError("The model has no Linear layer to replace: say which with layer=.")
+        raise ValueError("The model has no Linear layer to replace: name the layer with layer=.")
     return linear[-1]
 
 

@@ -23,10 +23,10 @@ def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
     if isinstance(given, str):
         one_of("loss", given, LOSSES)
     elif not given.is_bound:
-        raise ValueError(f"loss={loss!r} says that it is no bound, and a minibatch has nothing else to go by.")
+        raise ValueError(f"loss={loss!r} is not a bound, which minibatches require.")
     one_of("multi_class", multi_class, MEETINGS)
     if multi_class == "softmax" and not (isinstance(given, str) and given == "logistic"):
-        raise ValueError(f"multi_class='softmax' goes with loss='logistic', got {loss!r}.")
+        raise ValueError(f"multi_class='softmax' requires loss='logistic', got {loss!r}.")
     return given
 
 
@@ -40,7 +40,7 @@ def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.
     bad = np.flatnonzero(~np.isfinite(X).all(axis=0))
     if len(bad):
         raise ValueError(
-            f"Feature {bad[0]} (of {len(bad)} such) is not finite in some rows: the network has diverged; lower its "
+            f"Feature {bad[0]} (of {len(bad)} such) is not finite in some rows: the network has diverged. Lower its "
             f"learning rate, or clip its gradients."
         )
     if len(codes) and not (codes.min() >= 0 and codes.max() < n_classes):

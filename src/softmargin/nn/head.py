@@ -33,55 +33,55 @@ _MOMENTUM = 0.1
 
 
 class MarginHead(Memory):
-    r"""Puts a Bayesian support vector machine (or Gaussian-process classifier) onto the features of any network.
+    r"""Bayesian support vector machine (or Gaussian process classifier) on the features of any network.
 
-    Latent functions are Gaussian processes of the features, seen through inducing points: with
+    Latent functions are Gaussian processes of the features, approximated with inducing points: with
     :math:`\phi = L^{-1} k(Z, x)` and a belief :math:`N(m_k, S_k)` for each class,
     :math:`\mu_k = \phi^T m_k` and :math:`v_k = k(x, x) - \phi^T \phi + \phi^T S_k \phi`.  The objective is that of
     every model of this package,
 
     .. math:: \sum_i E \log p(y_i \mid f_i) - \sum_k KL(N(m_k, S_k) \,\|\, N(0, I)).
 
-    **Two ways up.**  `fit` finds points, kernel, belief and link for features that stay as they are, in closed form.
-    `loss` is for training the network: gradients flow to the features, while the belief follows the minibatches by
-    itself, like the statistics of a batch normalisation: in training mode each call blends the sums over its rows into
-    those of earlier ones, :math:`(G, h) \leftarrow (1 - \rho) (G, h) + \rho\, (N / b) \sum (w \phi \phi^T, b \phi)`,
-    a step along the natural gradient, from ``every`` few minibatches at once.  No optimiser sees the head, and no
-    learning rate can break it.  Points and kernel stay where `fit` put them; as features move, call it again now and
-    then, on some rows.
+    **Two ways to fit.**  `fit` finds points, kernel, belief and link for fixed features, in closed form.  `loss` is for
+    training the network: gradients flow to the features, while the belief follows the minibatches by itself, like the
+    statistics of batch normalisation: in training mode each call blends the sums over its rows into those of earlier
+    ones, :math:`(G, h) \leftarrow (1 - \rho) (G, h) + \rho\, (N / b) \sum (w \phi \phi^T, b \phi)`,
+    a step along the natural gradient, from ``every`` few minibatches at once.  The head has no parameters for the
+    optimiser, and no learning rate can destabilise it.  Points and kernel stay where `fit` put them; as features
+    change, call it again from time to time, on some rows.
 
-    **Units.**  Features are standardised: by their minibatch in training mode, by what was seen before otherwise.
-    Those of a fresh network hardly vary, and a first step of its optimiser would take them out of sight of all points,
-    where no slope leads back.
+    **Units.**  Features are standardised: by their minibatch in training mode, and otherwise by earlier statistics.
+    Features of an untrained network hardly vary, and a first step of the optimiser would move them far from all
+    points, where gradients vanish.
 
     Parameters
     ----------
     n_features : int
-        The width of the features.
+        Number of features.
     n_classes : int
         Two or more; labels are codes from 0, as for `torch.nn.CrossEntropyLoss`.
     n_inducing : int
-        Inducing points, shared by all classes.
+        Number of inducing points, shared by all classes.
     loss : {"hinge", "hinge-augmented", "logistic", "logistic-jj"}
-        As in `softmargin.BayesianSVC`; or a likelihood that is a bound and takes tensors.
+        As in `softmargin.BayesianSVC`; or a likelihood that is a bound and accepts tensors.
     multi_class : {"auto", "weston-watkins", "ovr", "softmax"}
-        How more than two classes meet, as there.
+        As in `softmargin.BayesianSVC`.
     length_scale : float, optional
-        Of the kernel, for standardised features; by default the root of their number.  Shorter ones make the head
-        unsure of rows nearer to those it knows.
+        Of the kernel, for standardised features; by default the square root of their number.  With shorter ones, the
+        head becomes uncertain closer to the rows it knows.
     rate : float
-        The share of new sums in those that are kept, :math:`\rho`.
+        Weight of new sums when they are blended into earlier ones, :math:`\rho`.
     every : int
-        Minibatches whose sums make one such step.
+        Number of minibatches whose sums make one such step.
 
     Attributes
     ----------
     points, center, spread : tensors
-        Inducing points, in units of the features as they were in `fit`: less their mean, over their deviation.
+        Inducing points, in units of the features in `fit`: minus their mean, divided by their standard deviation.
     means, roots : tensors
         The belief about the weights of each class, :math:`S = R^T R`.
     kl_weight : float
-        The weight of the divergence, 1 but for a warm-up: below 1 rows count as if there were more of them.
+        The weight of the divergence, 1 except during warm-up: below 1, rows count as if there were more of them.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class MarginHead(Memory):
         }.items():
             positive_integer(name, value)
         if n_classes < 2:
-            raise ValueError(f"n_classes={n_classes} leaves nothing to decide; there must be two at least.")
+            raise ValueError(f"n_classes must be at least 2, got {n_classes}.")
         super().__init__(n_features, n_classes)
         given = checked_loss(loss, multi_class)
         positive_number("rate", rate)
@@ -142,7 +142,7 @@ class MarginHead(Memory):
 
     @property
     def terms(self) -> Terms:
-        """What the last loss was made of, per row."""
+        """The terms of the last loss, per row."""
         return Terms(*self.last_terms.tolist())
 
     # In closed form ------------------------------------------------------------------------------
@@ -158,25 +158,25 @@ class MarginHead(Memory):
         random_state: Any = 0,
         n_jobs: int | None = None,
     ) -> Any:
-        """Finds everything for features that stay as they are: points, kernel, belief and link.
+        """Fit points, kernel, belief and link to fixed features.
 
         Parameters
         ----------
         features : tensor or array of shape (n_rows, n_features)
-            As the network gives them; a few thousand rows are plenty.
+            As computed by the network; a few thousand rows are plenty.
         y : n_rows codes
             From 0; all classes should occur.
         tune : bool
-            Whether the kernel is tuned.  Features of a trained network are so easy to tell apart that it hardly
-            matters, and tuning takes longest there.
+            Whether to tune the kernel.  Features of a trained network are so well separated that it hardly matters,
+            and tuning takes longest for them.
         n_total : int, optional
-            The rows that these stand for, where they are a sample; the belief is as sure as all of them would make it.
+            The number of rows that these represent, if they are a sample; the belief is as certain as with all of them.
         tol : float
-            The share of the objective that may be left to gain.
+            Relative gain of the objective at which to stop.
         random_state : int, RandomState or None
             Seeds the choice of points.
         n_jobs : int, optional
-            Threads.
+            Number of threads.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class MarginHead(Memory):
         return self
 
     def calibrate(self, features: Any, y: Any) -> Any:
-        """Fits the link anew, on rows that neither the network nor the head has learned from; returns the head."""
+        """Refit the link, on rows that neither the network nor the head was trained on; returns the head."""
         X, codes = checked(features, y, self.n_features, self.n_classes)
         with torch.no_grad():
             mean, variance = (to_numpy(part) for part in self(torch.as_tensor(X, device=self.points.device)))
@@ -222,10 +222,10 @@ class MarginHead(Memory):
         return self._moments(self._lifted(X, *self._units(X)))
 
     def loss(self, features: Tensor, y: Tensor, n_total: int) -> Tensor:
-        """The negative objective of a table of ``n_total`` rows, per row, as a minibatch tells it.
+        """Negative objective for a table of ``n_total`` rows, per row, estimated from a minibatch.
 
-        In training mode the belief takes a step as well.  Where processes share the work
-        (`torch.distributed`), they share the sums: all of them then have the same belief.
+        In training mode this also updates the belief.  With several processes (`torch.distributed`), sums are shared,
+        so that all have the same belief.
         """
         X = _wide(features)
         told = self._told(X.detach(), y)
@@ -239,7 +239,7 @@ class MarginHead(Memory):
         return -likelihood + self.kl_weight * divergence
 
     def divergence(self) -> Tensor:
-        """Of the belief from the prior, all classes together."""
+        """Divergence of the belief from the prior, summed over classes."""
         prior = Ridge.isotropic(self.points.shape[0])
 
         def of_class(mean: Tensor, root: Tensor, log_det: Tensor) -> Tensor:
@@ -331,13 +331,13 @@ class MarginHead(Memory):
 
     @torch.no_grad()
     def predict_proba(self, features: Tensor) -> Tensor:
-        """The probability of each class, for each row."""
+        """Probability of each class for each row."""
         mean, variance = (to_numpy(part) for part in self(features))
         return torch.as_tensor(probabilities(settled(self.link.score(mean, variance))), device=features.device)
 
     @torch.no_grad()
     def uncertainty(self, features: Tensor, measure: str = "variation_ratio") -> Tensor:
-        """How unsure the head is of each row, by one of the measures of `softmargin.uncertainty`."""
+        """Uncertainty of each row, by one of the measures of `softmargin.uncertainty`."""
         one_of("measure", measure, MEASURES)
         if measure == "entropy":
             p = self.predict_proba(features)
@@ -354,7 +354,7 @@ class MarginHead(Memory):
     def sample(self, features: Tensor, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Joint draws of the latent values of rows, the last axis; before it classes, if more than two.
 
-        Draws are functions of the features, so this takes a matrix of all pairs of rows.
+        Draws are functions of the features, so this takes a matrix over all pairs of rows.
         """
         rng, X = check_random_state(random_state), _wide(features)
         X = ((X - self.center.to(X.dtype)) / self.spread.to(X.dtype)).double()

@@ -34,58 +34,58 @@ _ROWS_WITH_SLOPES, _ROWS_AT_ONCE = 256, 1024
 
 
 class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
-    """A neural network with a Bayesian support vector machine for its last layer.
+    """Neural network with a Bayesian support vector machine as its last layer.
 
-    The head is fitted to the features of the network as it starts, in closed form; then both are trained together:
+    The head is first fitted to the features of the initial network, in closed form; then both are trained together:
     the network by an optimiser, the head by its own natural-gradient steps (`MarginHead`).  After one, two, four, eight
-    epochs its points are placed anew, in the end it is found on more rows, and the link to probabilities is fitted on
-    rows held out.
+    epochs its points are placed again; at the end it is fitted on more rows, and the link to probabilities on held-out
+    rows.
 
     Parameters
     ----------
     network : {"auto", "mnist", "cifar", "table"}, module, or a function from the shape of a row to a module
-        What makes features of inputs.  The words are networks of Wistuba and Rawat (2018) for images, and one for
-        tables; "auto" goes by the shape of ``X``.  A module is copied, and trained from the weights it has.  All get
+        Maps inputs to features.  The names are networks of Wistuba and Rawat (2018) for images, and one for tables;
+        "auto" chooses by the shape of ``X``.  A module is copied, and trained from its current weights.  All receive
         standardised inputs.
     n_inducing : int
-        Inducing points of the head.
+        Number of inducing points of the head.
     loss, multi_class
         As in `MarginHead`.
     length_scale : float, optional
         Of the head's kernel, as in `MarginHead`.
     epochs, batch_size : int
-        Passes over the rows, and rows of a minibatch.
+        Number of passes over the rows, and of rows in a minibatch.
     learning_rate : float
         Of Adam.
     optimizer : callable, optional
-        From parameters to an optimiser of torch, in place of Adam.
+        Takes parameters and returns a torch optimiser, in place of Adam.
     warm_up : float
-        Epochs over which the divergence comes to its full weight.
+        Number of epochs over which the divergence is raised to its full weight.
     validation_fraction : float
-        Rows held out to find the best epoch and the link; 0 for none.
+        Share of rows held out to choose the best epoch and to fit the link; 0 for none.
     patience : int
-        Epochs without a better log loss on these rows after which training ends.
+        Stop after this many epochs without a better log loss on the held-out rows.
     device : str, optional
-        Where to work; by default on a GPU if there is one.
+        Where to run; by default on a GPU if there is one.
     max_time : float, optional
         Seconds after which no further epoch begins.
     n_jobs : int, optional
-        Threads for the head's closed form.
+        Number of threads for fitting the head in closed form.
     verbose : bool
-        Whether to draw a progress line.
+        Whether to show a progress line.
     random_state : int, RandomState or None
-        Seeds the network's weights, the order of rows, and what is held out.
+        Seeds the network's weights, the order of rows, and the held-out rows.
 
     Attributes
     ----------
     network_, head_ : modules
-        The trained network, with the standardisation before it, and the head.
+        The trained network, including standardisation of its inputs, and the head.
     classes_ : array
-        The labels.
+        The class labels.
     history_ : list of dicts
-        Of each epoch the objective and its two terms, per row, and log loss and accuracy on the rows held out.
+        For each epoch the objective and its two terms, per row, and log loss and accuracy on the held-out rows.
     n_iter_ : int
-        Epochs.
+        Number of epochs.
     stop_reason_ : str
         Why training ended: epochs, patience, time or interrupt.
 
@@ -139,7 +139,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Trains network and head.
+        """Train the network and the head.
 
         Parameters
         ----------
@@ -164,13 +164,13 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             reason = trainer.run()
         self._keep(trainer, reason)
         if reason == "interrupt":
-            warnings.warn("Interrupted: the model is the best one found so far.", InterruptedFitWarning, stacklevel=2)
+            warnings.warn("Interrupted: this is the best model found so far.", InterruptedFitWarning, stacklevel=2)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
-        """One more epoch, over these rows alone; the first call needs all ``classes``.
+        """Train for one more epoch, on these rows only; the first call needs all ``classes``.
 
-        The link is fitted on these rows before they are learned from.
+        The link is fitted on these rows before they are used for training.
         """
         self._check_parameters()
         first = not hasattr(self, "head_")
@@ -190,13 +190,13 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         return self
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row, before any link; a column for each of many classes."""
+        """Mean and variance of the latent value of each row, before the link; a column for each of many classes."""
         parts = self._through(X, lambda features: self.head_(features))
         mean, variance = (np.concatenate([to_numpy(part) for part in side]) for side in zip(*parts, strict=True))
         return mean, variance
 
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Joint draws of the latent values of the rows of ``X``, the last axis; before it classes, if more than two."""
+        """Joint draws of the latent values at the rows of ``X``, the last axis; before it classes, if more than two."""
         positive_integer("n_samples", n_samples)
         features = torch.cat(self._through(X, lambda features: features))
         return self.head_.sample(features, n_samples, random_state)
@@ -232,7 +232,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         try:
             self._device()
         except RuntimeError as error:
-            raise ValueError(f"device={self.device!r} is none that PyTorch knows: {error}") from error
+            raise ValueError(f"device={self.device!r} is not known to PyTorch: {error}") from error
         for name in ("n_inducing", "epochs", "batch_size", "patience"):
             positive_integer(name, getattr(self, name))
         positive_number("learning_rate", self.learning_rate)
@@ -290,7 +290,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             features = network.eval()(rows.X[:2].to(device))
         if features.ndim != 2:
             raise ValueError(
-                f"The network must give a row of features for each input; it gives {tuple(features.shape)}."
+                f"The network must return a row of features for each input, got shape {tuple(features.shape)}."
             )
         sizes = features.shape[1], len(self.classes_), self.n_inducing
         words: Any = {"loss": self.loss, "multi_class": self.multi_class, "length_scale": self.length_scale}
@@ -305,7 +305,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         if word == "auto":
             word = "table" if len(shape) == 1 else "mnist" if shape[0] == 1 else "cifar"
         if len(shape) != (1 if word == "table" else 3):
-            raise ValueError(f"network={word!r} does not take rows of shape {shape}; give a module that does.")
+            raise ValueError(f"network={word!r} does not accept rows of shape {shape}; give a module that does.")
         return NETWORKS[word](shape)
 
     def _is_table_network(self) -> bool:

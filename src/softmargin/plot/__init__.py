@@ -1,20 +1,20 @@
-"""Pictures of fitted classifiers, in the manner of scikit-learn's Display objects.
+"""Plots of fitted classifiers, in the style of scikit-learn's Display objects.
 
 ==========================  ==================================================================================
-`DecisionSurfaceDisplay`    probabilities over two columns, and where the model knows nothing
-`ReliabilityDisplay`        whether probabilities come true as often as they say
-`BoundHistoryDisplay`       how a fit went
-`RelevanceDisplay`          which columns a kernel looks at: length-scales
-`InclusionDisplay`          how likely each column has a say at all, where variables are selected
+`DecisionSurfaceDisplay`    probabilities over two columns, and where the model has no information
+`ReliabilityDisplay`        calibration: predicted probabilities and observed frequencies
+`BoundHistoryDisplay`       convergence of a fit
+`RelevanceDisplay`          relevance of columns to a kernel, from its length-scales
+`InclusionDisplay`          inclusion probabilities of columns, with variable selection
 `CoefficientDisplay`        coefficients with intervals
-`RandomEffectsDisplay`      the groups of a mixed model
-`LearningCurveDisplay`      what each label was worth to an active learner
-`DetectionDisplay`          how well attacked or unknown rows are noticed
+`RandomEffectsDisplay`      random effects of a mixed model
+`LearningCurveDisplay`      scores of an active learner by number of labels
+`DetectionDisplay`          ROC curves for detecting attacked or unknown rows
 ==========================  ==================================================================================
 
-Each has ``from_estimator``, ``from_predictions`` or a maker named for what it takes; the numbers that are shown are
-its attributes; ``plot(ax=...)`` draws them again elsewhere; ``ax_`` and ``figure_`` say where.  Several displays can
-share axes.  The ROC curve of a classifier is `sklearn.metrics.RocCurveDisplay`.
+Each has ``from_estimator``, ``from_predictions`` or a similar constructor named after its input; the numbers shown are
+its attributes; ``plot(ax=...)`` draws them again on other axes; ``ax_`` and ``figure_`` are where they were drawn.
+Several displays can share axes.  The ROC curve of a classifier is `sklearn.metrics.RocCurveDisplay`.
 
 Needs matplotlib: ``pip install "softmargin[cli]"``.
 """

@@ -38,8 +38,8 @@ class Effects(NamedTuple):
         inside = fitted_inside(model)
         if not hasattr(inside, "coef_std_"):
             raise ValueError(
-                f"{type(inside).__name__} has no coefficients with deviations; BayesianLinearSVC and BayesianMixedSVC "
-                f"do, and for kernels there is RelevanceDisplay."
+                f"{type(inside).__name__} has no coefficients with standard deviations; BayesianLinearSVC and "
+                f"BayesianMixedSVC do, and for kernels there is RelevanceDisplay."
             )
         places, labels = class_places(inside, label, len(inside.coef_))
         scale = _spread(inside) if units == "spread" else 1.0
@@ -56,14 +56,14 @@ class Effects(NamedTuple):
 
 
 class CoefficientDisplay:
-    """The coefficients of a linear model, with intervals.
+    """Coefficients of a linear model, with intervals.
 
-    A coefficient says by how much the latent value of the second class, or of each of many, rises with a column.  In
-    units of the columns' spread, the default, those of different columns can be compared.  Marks are filled where the
-    interval leaves zero out.  Where variables are selected, a coefficient is zero with some probability, and its
-    interval is that of both: zero and the Gaussian beside it.
+    A coefficient is the change in the latent value of the second class, or of each of many, per unit of a column.  In
+    units of the columns' spread, the default, coefficients of different columns are comparable.  Markers are filled if
+    the interval excludes zero.  With variable selection, a coefficient is zero with some probability, and its interval
+    includes that possibility.
 
-    Make one with `from_estimator`.
+    Create it with `from_estimator`.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class CoefficientDisplay:
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn
-    marks_ : list of the marks of each set
+    ax_, figure_ : the axes and the figure
+    marks_ : list of the markers of each set
 
     Examples
     --------
@@ -121,22 +121,22 @@ class CoefficientDisplay:
         ax: Any = None,
         **options: Any,
     ) -> CoefficientDisplay:
-        """Draws the coefficients of a fitted linear model.
+        """Plot the coefficients of a fitted linear model.
 
         Parameters
         ----------
         model : `BayesianLinearSVC`, `BayesianMixedSVC` (its fixed effects), or a pipeline that ends in one
         level : float
-            Of the intervals: how probable it is that the coefficient lies within.
+            Posterior probability of the intervals.
         units : {"spread", "column"}
-            Coefficients for a step of one standard deviation of their column, or of one unit of it.
+            Coefficients per standard deviation of their column, or per unit.
         label : optional
-            The class of more than two whose coefficients are shown; by default all.
+            With more than two classes, the one whose coefficients are shown; by default all.
         names : sequence of names, optional
-            Of the columns; by default those that the model knows.
+            Names of the columns; by default those stored in the model.
         top : int or None
-            How many columns to show, the largest coefficients, or where variables are selected the surest; None shows
-            all.
+            Number of columns to show: those with the largest coefficients or, with variable selection, the highest
+            probabilities; None shows all.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -154,19 +154,19 @@ class CoefficientDisplay:
         return cls(mean=found.mean, low=low, high=high, **about).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **marks: Any) -> CoefficientDisplay:
-        """Draws marks and intervals.
+        """Plot markers and intervals.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         **marks
-            As in `matplotlib.axes.Axes.scatter`.
+            Passed to `matplotlib.axes.Axes.scatter`.
 
         Returns
         -------
         CoefficientDisplay
-            Itself.
+            The display itself.
         """
         at, n_sets = self.order, len(self.mean)
         self.ax_ = ax = list_axes(len(at) * (1 + n_sets / 4)) if ax is None else ax
@@ -188,26 +188,26 @@ class CoefficientDisplay:
             name = {} if self.labels is None else {"label": label_of(self.labels[place])}
             faces = [dark if one else "white" for one in sure]
             self.marks_.append(ax.scatter(self.mean[place, at], y, **({"c": faces} | style | name | marks)))
-        ax.set_xlabel("coefficient, by spread of the column" if self.units == "spread" else "coefficient")
+        ax.set_xlabel("coefficient per standard deviation of the column" if self.units == "spread" else "coefficient")
         legend(ax)
         return self
 
 
 class InclusionDisplay:
-    """How likely the coefficient of each column is not zero, for models that select variables.
+    """Probability that the coefficient of each column is not zero, for models with variable selection.
 
-    Bars are inclusion probabilities.  Their colour is the sign that the coefficient has if it is not zero: of the
-    second colour where it is surely positive, of the first where it is surely negative, and pale where that is open.
-    Columns beyond the line are more likely in than out.
+    Bars are inclusion probabilities.  Their colour is the sign of the coefficient, given that it is not zero: the
+    second colour if it is positive with certainty, the first if negative, and pale if uncertain.
+    Columns beyond the line have a probability above one half.
 
-    Make one with `from_estimator`.
+    Create it with `from_estimator`.
 
     Parameters
     ----------
     probability : array of shape (n_sets, n_columns)
         One set for two classes, or a set for each.
     positive : array of shape (n_sets, n_columns)
-        How likely the coefficient is positive if it is not zero.
+        Probability that the coefficient is positive, given that it is not zero.
     names : sequence of n_columns names
     labels : sequence of n_sets classes, optional
     order : array of columns, optional
@@ -215,7 +215,7 @@ class InclusionDisplay:
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn
+    ax_, figure_ : the axes and the figure
     bars_ : list of the bars of each set
 
     Examples
@@ -257,7 +257,7 @@ class InclusionDisplay:
         ax: Any = None,
         **options: Any,
     ) -> InclusionDisplay:
-        """Draws the inclusion probabilities of a fitted linear model that selects variables.
+        """Plot the inclusion probabilities of a fitted linear model with variable selection.
 
         Parameters
         ----------
@@ -265,8 +265,8 @@ class InclusionDisplay:
         label, names, ax
             As in `CoefficientDisplay.from_estimator`.
         top : int or None
-            How many columns to show, the most probable ones; None shows all.  The order is that of
-            `CoefficientDisplay`, so that both can stand side by side.
+            Number of columns to show, the most probable ones; None shows all.  The order is that of
+            `CoefficientDisplay`, so that both can be placed side by side.
         **options
             Passed to `plot`.
 
@@ -285,19 +285,19 @@ class InclusionDisplay:
         return cls(probability=found.inclusion, positive=found.positive, **about).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **bars: Any) -> InclusionDisplay:
-        """Draws the bars.
+        """Plot the bars.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         **bars
-            As in `matplotlib.axes.Axes.barh`.
+            Passed to `matplotlib.axes.Axes.barh`.
 
         Returns
         -------
         InclusionDisplay
-            Itself.
+            The display itself.
         """
         at, n_sets = self.order, len(self.probability)
         self.ax_ = ax = list_axes(len(at) * (1 + n_sets / 4)) if ax is None else ax
@@ -337,7 +337,7 @@ def _spread(inside: Any) -> np.ndarray:
     """The spread of the columns, as the fit saw it."""
     if not inside.standardize:
         raise ValueError(
-            "This model was fitted with standardize=False, and does not know the spread of its columns: units='column'."
+            "This model, fitted with standardize=False, does not know the spread of its columns: use units='column'."
         )
     return np.asarray(inside._columns.scale)
 

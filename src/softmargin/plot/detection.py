@@ -14,27 +14,27 @@ _CHANCE = "softmargin-chance"
 
 
 class DetectionDisplay:
-    """The share of strange rows that are noticed, against the share of ordinary rows that give a false alarm.
+    """ROC curve of a detector: the share of detected rows against the rate of false alarms.
 
-    Make one with `from_estimator`, `from_scores` or `from_predictions`; with ``ax=display.ax_`` a second one joins the
-    first.
+    Create it with `from_estimator`, `from_scores` or `from_predictions`; with ``ax=display.ax_`` a second one is added
+    to the same axes.
 
     Parameters
     ----------
     false_alarms, true_alarms : arrays of shape (n_thresholds,)
         The rates at each threshold.
     auc : float
-        The area: the probability that a strange row has a larger score than an ordinary one, ties counting half.
+        The area: the probability that a strange row has a larger score than an ordinary one, with ties counting half.
     threshold_point : pair of floats, optional
         The rates of false and true alarms at the threshold of a detector.
     name : str, optional
-        For the legend.
+        Label in the legend.
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn
+    ax_, figure_ : the axes and the figure
     line_ : the curve
-    point_ : the mark of the detector's threshold, or None
+    point_ : the marker of the detector's threshold, or None
 
     Examples
     --------
@@ -66,16 +66,16 @@ class DetectionDisplay:
     def from_estimator(
         cls, detector: Any, X_ordinary: Any, X_strange: Any, *, name: str | None = None, ax: Any = None, **options: Any
     ) -> DetectionDisplay:
-        """Draws the curve of a detector, with its threshold marked.
+        """Plot the curve of a detector, with its threshold marked.
 
         Parameters
         ----------
         detector : a fitted `softmargin.adversarial.AdversarialDetector`
-        X_ordinary, X_strange : rows, as its model takes them
+        X_ordinary, X_strange : rows, as accepted by its model
             Ordinary rows that neither the model nor the detector was fitted on; and rows that were attacked, or
             are of another kind.
         name : str, optional
-            For the legend; by default the detector's measure, if that is a word.
+            Label in the legend; by default the detector's measure, if that is a string.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -107,14 +107,14 @@ class DetectionDisplay:
         ax: Any = None,
         **options: Any,
     ) -> DetectionDisplay:
-        """Draws the curve of scores, which are larger where a row is more suspicious.
+        """Plot the curve of scores, which are larger for more suspicious rows.
 
         Parameters
         ----------
         ordinary, strange : sequences of scores
-            Of ordinary rows, and of those to be noticed.
+            Scores of ordinary rows, and of rows to be detected.
         threshold : float, optional
-            Scores above it give an alarm: its place on the curve is marked.
+            Scores above it raise an alarm; it is marked on the curve.
         name, ax, **options
             As in `from_estimator`.
 
@@ -125,7 +125,7 @@ class DetectionDisplay:
         both = [column_or_1d(scores) for scores in (ordinary, strange)]
         for scores, word in zip(both, ("ordinary", "strange"), strict=True):
             if not len(scores) or not np.isfinite(np.asarray(scores, dtype=float)).all():
-                raise ValueError(f"The scores of {word} rows must be finite numbers, and at least one.")
+                raise ValueError(f"The scores of {word} rows must be one or more finite numbers.")
         false_alarms, true_alarms, auc = detection_roc(*both)
         point = (
             None if threshold is None else (float((both[0] > threshold).mean()), float((both[1] > threshold).mean()))
@@ -135,12 +135,12 @@ class DetectionDisplay:
 
     @classmethod
     def from_predictions(cls, is_strange: Any, scores: Any, **options: Any) -> DetectionDisplay:
-        """Draws the curve of scores of rows of both kinds.
+        """Plot the curve of scores of rows of both kinds.
 
         Parameters
         ----------
         is_strange : sequence of n booleans
-            Which rows are to be noticed.
+            Which rows are to be detected.
         scores : sequence of n numbers
         **options
             As in `from_scores`.
@@ -151,25 +151,23 @@ class DetectionDisplay:
         """
         strange, values = column_or_1d(is_strange).astype(bool), column_or_1d(scores)
         if len(strange) != len(values):
-            raise ValueError(
-                f"is_strange has {len(strange)} entries, and scores has {len(values)}: give one for each row."
-            )
+            raise ValueError(f"is_strange has {len(strange)} entries, but scores has {len(values)}: give one per row.")
         return cls.from_scores(values[~strange], values[strange], **options)
 
     def plot(self, ax: Any = None, **line: Any) -> DetectionDisplay:
-        """Draws the curve.
+        """Plot the curve.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         **line
-            Of the curve, as in `matplotlib.axes.Axes.plot`.
+            Passed to `matplotlib.axes.Axes.plot` for the curve.
 
         Returns
         -------
         DetectionDisplay
-            Itself.
+            The display itself.
         """
         self.ax_ = ax = new_axes(figsize=(4.8, 4.8)) if ax is None else ax
         self.figure_ = ax.figure
@@ -181,7 +179,7 @@ class DetectionDisplay:
         if self.threshold_point is not None:
             mark = {"s": 42, "color": self.line_.get_color(), "edgecolors": "white", "zorder": 4, "clip_on": False}
             self.point_ = ax.scatter(*self.threshold_point, **mark)
-        ax.set(xlabel="ordinary rows that give an alarm", ylabel="strange rows that give an alarm")
+        ax.set(xlabel="ordinary rows that raise an alarm", ylabel="strange rows that raise an alarm")
         ax.set(xlim=(0, 1), ylim=(0, 1))
         ax.set_box_aspect(1)
         open_frame(ax)

@@ -42,24 +42,24 @@ class Panel(NamedTuple):
 
 
 class RandomEffectsDisplay:
-    """The random effects of a mixed model, with intervals: a caterpillar for each effect of each factor.
+    """Random effects of a mixed model, with intervals: a caterpillar plot for each effect of each factor.
 
-    Groups are sorted by their means.  Those whose interval leaves zero out are coloured, by their sign; the others are
-    grey, and their marks hollow.  Of many groups the lowest and the highest are shown, with a gap between them.
+    Groups are sorted by their means.  Those whose interval excludes zero are coloured by sign; the others are grey
+    with open markers.  If there are many groups, the lowest and the highest are shown, with a gap between them.
 
-    Make one with `from_estimator`, or with `from_frame` from what ``random_effects()`` returned.
+    Create it with `from_estimator`, or with `from_frame` from the result of ``random_effects()``.
 
     Parameters
     ----------
     panels : sequence of `Panel`
     level : float, optional
-        Of the intervals, for the axis.
+        Level of the intervals, for the axis label.
 
     Attributes
     ----------
     axes_ : array of the axes of the panels
-    ax_, figure_ : the first of these axes, and where they are
-    marks_ : list of the marks of each panel
+    ax_, figure_ : the first of these axes, and the figure
+    marks_ : list of the markers of each panel
 
     Examples
     --------
@@ -91,17 +91,17 @@ class RandomEffectsDisplay:
         ax: Any = None,
         **options: Any,
     ) -> RandomEffectsDisplay:
-        """Draws the random effects of a fitted `BayesianMixedSVC`.
+        """Plot the random effects of a fitted `BayesianMixedSVC`.
 
         Parameters
         ----------
-        model : `BayesianMixedSVC`, or a pipeline or `TableClassifier` with one inside
+        model : `BayesianMixedSVC`, or a pipeline or `TableClassifier` that contains one
         level : float
-            Of the intervals.
+            Level of the intervals.
         factor : str, optional
-            The grouping factor; by default all, a panel for each of their effects.
+            The grouping factor; by default all, with a panel for each of their effects.
         label : optional
-            The class of more than two; by default all, a panel for each.
+            The class, if there are more than two; by default all, with a panel for each.
         ax : matplotlib axes, or a sequence of them, optional
             As many as there are panels.
         **options
@@ -129,15 +129,15 @@ class RandomEffectsDisplay:
         ax: Any = None,
         **options: Any,
     ) -> RandomEffectsDisplay:
-        """Draws what ``random_effects()`` returned.
+        """Plot the result of ``random_effects()``.
 
         Parameters
         ----------
         frame : DataFrame
-            With columns ``factor``, ``group``, ``effect``, ``mean``, ``low``, ``high``, and ``class`` where there are
+            With columns ``factor``, ``group``, ``effect``, ``mean``, ``low``, ``high``, and ``class`` if there are
             more than two.
         level : float, optional
-            Of its intervals, for the axis.
+            Level of its intervals, for the axis label.
         factor, label, ax, **options
             As in `from_estimator`.
 
@@ -154,19 +154,19 @@ class RandomEffectsDisplay:
         return cls(panels=panels, level=level).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, n_shown: int | None = 40) -> RandomEffectsDisplay:
-        """Draws the panels.
+        """Plot the panels.
 
         Parameters
         ----------
         ax : matplotlib axes, or a sequence of them, optional
             As many as there are panels; by default those of a new figure, side by side.
         n_shown : int or None
-            The most groups of a panel: half of them the lowest, and half the highest.  None shows all.
+            Maximum number of groups in a panel: half of them the lowest, and half the highest.  None shows all.
 
         Returns
         -------
         RandomEffectsDisplay
-            Itself.
+            The display itself.
         """
         if n_shown is not None and (not isinstance(n_shown, (int, np.integer)) or n_shown < 2):
             raise ValueError(f"n_shown must be an integer >= 2, or None for all, got {n_shown!r}.")
@@ -188,7 +188,7 @@ class RandomEffectsDisplay:
         if len(given) != n:
             names = ", ".join(panel.title for panel in self.panels)
             raise ValueError(
-                f"There are {n} panels ({names}), and {len(given)} axes: give as many, or choose a factor."
+                f"There are {n} panels ({names}), but {len(given)} axes: give as many, or choose a factor."
             )
         return given
 
@@ -201,7 +201,7 @@ def _of(frame: Any, column: str, value: Any) -> Any:
     if value not in known:
         word = "factor" if column == "factor" else "label"
         raise ValueError(
-            f"{word}={value!r} is not there; the model has {known or 'two classes, and one set of effects'}."
+            f"{word}={value!r} does not exist; the model has {known or 'two classes, and one set of effects'}."
         )
     return frame[frame[column] == value]
 

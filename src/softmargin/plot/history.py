@@ -39,38 +39,38 @@ class Phase(NamedTuple):
 
 
 class BoundHistoryDisplay:
-    """The objective of a fit over its passes, or over time.
+    """Objective of a fit by pass, or over time.
 
-    The line goes through the steps that were taken.  Crosses are steps that were tried and refused, because they
-    would have lowered the bound; those far below are marked on the lower edge.  The dashed line is ``bound_``.  Where
-    a fit has phases, their names stand above:
+    The line connects accepted steps.  Crosses are steps that were rejected because they would have lowered the bound;
+    those far below are marked on the lower edge.  The dashed line is ``bound_``.  If a fit has phases, their names are
+    shown at the top:
 
-    - steps on minibatches, whose objectives are estimates, before one pass over all rows that ends the fit;
-    - of `BayesianKernelMachine`, passes, and then steps of the particles, whose mean log-density is another number than
-      the bound, with an axis of its own on the right;
-    - of ``inference="gibbs"``, the warm-up and the draws, with their mean log-likelihood.
+    - steps on minibatches, whose objectives are estimates, before one final pass over all rows;
+    - for `BayesianKernelMachine`, passes, and then steps of the particles, whose mean log-density is another quantity
+      than the bound, with its own axis on the right;
+    - for ``inference="gibbs"``, the warm-up and the draws, with their mean log-likelihood.
 
-    Make one with `from_estimator`.
+    Create it with `from_estimator`.
 
     Parameters
     ----------
     seconds, objective : arrays of shape (n_passes,)
-        Since the start, and what was reached; NaN where a step had no objective at all.
+        Time since the start, and the objective; NaN if a step had no objective at all.
     accepted : array of shape (n_passes,)
-        Whether the step was taken.
+        Whether the step was accepted.
     bound : float, optional
-        Where the fit ended.
+        The final bound.
     phases : sequence of `Phase`
         In order, covering the history.
     name : str, optional
-        For the legend.
+        Label in the legend.
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn
+    ax_, figure_ : the axes and the figure
     lines_ : list of the lines of the phases
-    refused_ : the crosses of steps that were refused, or None
-    right_ax_ : the axes of the particles' log-density beside a bound, or None
+    refused_ : the crosses of rejected steps, or None
+    right_ax_ : the axes of the particles' log-density besides a bound, or None
 
     Examples
     --------
@@ -102,13 +102,13 @@ class BoundHistoryDisplay:
     def from_estimator(
         cls, model: Any, *, name: str | None = None, ax: Any = None, **options: Any
     ) -> BoundHistoryDisplay:
-        """Draws the ``history_`` of a fitted classifier of this package.
+        """Plot the ``history_`` of a fitted classifier of this package.
 
         Parameters
         ----------
         model : classifier, or a pipeline that ends in one
         name : str, optional
-            For the legend, where several share axes.
+            Label in the legend, if several share axes.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -122,7 +122,7 @@ class BoundHistoryDisplay:
         history = getattr(inside, "history_", None)
         kind = type(inside).__name__
         if history is None or any("objective" not in entry for entry in history):
-            raise ValueError(f"{kind} keeps no history of its objective; classifiers of softmargin do.")
+            raise ValueError(f"{kind} has no history of its objective; classifiers of softmargin do.")
         if not history:
             raise ValueError(f"The history of this {kind} is empty: its fit made no passes.")
         display = cls(
@@ -136,21 +136,21 @@ class BoundHistoryDisplay:
         return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, axis: str = "pass", **line: Any) -> BoundHistoryDisplay:
-        """Draws the history.
+        """Plot the history.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         axis : {"pass", "seconds"}
-            What runs to the right.  Time includes all that a fit does before its first pass, as tuning the kernel.
+            The horizontal axis.  Time includes everything before the first pass, such as tuning the kernel.
         **line
-            Of the line, as in `matplotlib.axes.Axes.plot`.
+            Passed to `matplotlib.axes.Axes.plot` for the line.
 
         Returns
         -------
         BoundHistoryDisplay
-            Itself.
+            The display itself.
         """
         one_of("axis", axis, AXES)
         self.ax_ = ax = new_axes() if ax is None else ax

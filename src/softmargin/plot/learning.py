@@ -13,31 +13,30 @@ from .style import label_of, legend, new_axes, next_look, open_frame, plain
 
 
 class LearningCurveDisplay:
-    """A score against the number of labels, as the mean of several runs with a band.
+    """Learning curve: a score against the number of labels, as the mean of several runs with a band.
 
-    The band is Student's interval of the mean over runs.  Runs whose rounds do not fall on the same numbers of labels
-    are read as what they are: between two rounds the last model is in use.  The curve covers the numbers that all runs
-    have been through.
+    The band is Student's interval of the mean over runs.  If the rounds of runs are at different numbers of labels,
+    each run keeps its last score between rounds.  The curve covers the numbers of labels that all runs went through.
 
-    Make one with `from_learners` or `from_arrays`; with ``ax=display.ax_`` a second one joins the first.
+    Create it with `from_learners` or `from_arrays`; with ``ax=display.ax_`` a second one is added to the same axes.
 
     Parameters
     ----------
     n_labelled : array of shape (n_points,)
-        Numbers of labels, rising.
+        Numbers of labels, increasing.
     scores : array of shape (n_runs, n_points)
     name : str, optional
-        For the legend.
+        Label in the legend.
     score_name : str
-        For the axis.
+        Label of the axis.
     level : float
-        Of the band.
+        Level of the band.
 
     Attributes
     ----------
     mean, low, high : arrays of shape (n_points,)
         The mean over runs and the ends of its interval, which are NaN for a single run.
-    ax_, figure_ : where it was drawn
+    ax_, figure_ : the axes and the figure
     line_, band_ : the curve, and the band or None
 
     Examples
@@ -90,18 +89,18 @@ class LearningCurveDisplay:
         ax: Any = None,
         **options: Any,
     ) -> LearningCurveDisplay:
-        """Draws the scores in the histories of active learners.
+        """Plot the scores in the histories of active learners.
 
         Parameters
         ----------
-        learners : `ActiveLearner`, or a sequence of them that differ in their seeds
+        learners : `ActiveLearner`, or a sequence of them with different seeds
             After ``learn`` with ``X_test`` and ``y_test``.
         name : str, optional
-            For the legend; by default the strategy, if it is the same for all.
+            Label in the legend; by default the strategy, if it is the same for all.
         score_name : str
-            What ``scoring`` measured, for the axis.
+            The name of the score, as the label of the axis.
         level : float
-            Of the band.
+            Level of the band.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -112,7 +111,7 @@ class LearningCurveDisplay:
         """
         every = [learners] if hasattr(learners, "learn") else list(learners)
         if not every:
-            raise ValueError("There are no learners: give one, or several that differ in their seeds.")
+            raise ValueError("There are no learners: give one, or several with different seeds.")
         strategies = {learner.strategy for learner in every}
         name = strategies.pop().replace("_", " ") if name is None and len(strategies) == 1 else name
         n_labelled, scores = together([_run(learner) for learner in every])
@@ -131,12 +130,12 @@ class LearningCurveDisplay:
         ax: Any = None,
         **options: Any,
     ) -> LearningCurveDisplay:
-        """Draws scores that were measured elsewhere.
+        """Plot scores from arrays.
 
         Parameters
         ----------
         n_labelled : array of shape (n_points,)
-            Numbers of labels, rising.
+            Numbers of labels, increasing.
         scores : array of shape (n_points,) or (n_runs, n_points)
         name, score_name, level, ax, **options
             As in `from_learners`.
@@ -151,26 +150,26 @@ class LearningCurveDisplay:
                 f"scores must have a column for each entry of n_labelled, got shapes {values.shape} and {n.shape}."
             )
         if np.any(np.diff(n) <= 0):
-            raise ValueError("n_labelled must rise from entry to entry.")
+            raise ValueError("n_labelled must be strictly increasing.")
         about = {"name": name, "score_name": score_name, "level": level}
         return cls(n_labelled=n, scores=values, **about).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, runs: bool = False, **line: Any) -> LearningCurveDisplay:
-        """Draws the curve and its band.
+        """Plot the curve and its band.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         runs : bool
-            Whether to draw every run, thinly.
+            Whether to add a thin line for every run.
         **line
-            Of the curve, as in `matplotlib.axes.Axes.plot`; a ``color`` holds for all.
+            Passed to `matplotlib.axes.Axes.plot` for the curve; a ``color`` applies to everything.
 
         Returns
         -------
         LearningCurveDisplay
-            Itself.
+            The display itself.
         """
         self.ax_ = ax = new_axes() if ax is None else ax
         self.figure_ = ax.figure

@@ -71,7 +71,7 @@ def class_places(model: Any, label: Any, n_sets: int) -> tuple[list[int], list[A
     classes = np.asarray(model.classes_).tolist()
     if n_sets == 1:
         if label is not None:
-            raise ValueError(f"label is for more than two classes; of two, coefficients speak for {classes[-1]!r}.")
+            raise ValueError(f"label is for more than two classes; with two, coefficients refer to {classes[-1]!r}.")
         return [0], None
     if label is None:
         return list(range(n_sets)), classes

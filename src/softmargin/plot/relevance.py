@@ -15,16 +15,16 @@ from .style import FILLS, MARKS, list_axes, listed
 
 
 class RelevanceDisplay:
-    r"""How much each column matters to a kernel: :math:`\text{spread}_c / \ell_c`, the larger the more.
+    r"""Relevance of each column to a kernel: :math:`\text{spread}_c / \ell_c`.
 
     A column whose length-scale :math:`\ell_c` is many times its spread hardly changes the kernel: all rows look alike
-    in it.  One standard deviation is taken for the spread, so that relevance does not depend on units: at 1 the
-    function may turn about once from one end of the rows to the other, and near 0 it is constant in that column.  That
-    a kernel looks at a column does not say what it sees there, and of two columns that say the same it may take either.
+    in it.  The spread is one standard deviation, so that relevance does not depend on units: at 1 the function may
+    change direction about once over the range of the rows, and near 0 it is constant in that column.  Relevance does
+    not show how the function depends on a column, and of two equivalent columns the kernel may use either.
 
-    Particles of `BayesianKernelMachine` have length-scales of their own: bars are then medians, with intervals.
+    Particles of `BayesianKernelMachine` have their own length-scales: bars are then medians, with intervals.
 
-    Make one with `from_estimator`.
+    Create it with `from_estimator`.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class RelevanceDisplay:
         The ends of intervals.
     names : sequence of n_columns names
     top : int, optional
-        How many columns are shown; all by default.
+        Number of columns to show; all by default.
 
     Attributes
     ----------
-    order : array of the columns that are shown, the most relevant first
-    ax_, figure_ : where it was drawn
+    order : array of the columns shown, the most relevant first
+    ax_, figure_ : the axes and the figure
     bars_ : the bars, the most relevant first
 
     Examples
@@ -79,20 +79,20 @@ class RelevanceDisplay:
         ax: Any = None,
         **options: Any,
     ) -> RelevanceDisplay:
-        """Draws the relevance of the columns of a fitted classifier with a kernel.
+        """Plot the relevance of the columns of a fitted classifier with a kernel.
 
         Parameters
         ----------
         model : `BayesianSVC`, `BayesianGPC`, `BayesianKernelMachine`, or a pipeline that ends in one
-            Of a sum or product of kernels, a column counts by the shortest of its length-scales.
-        X : rows, as the model takes them
-            By which the spread of each column is known: those of the fit, or others like them.
+            For sums or products of kernels, the shortest length-scale of each column is used.
+        X : rows, as accepted by the model
+            To compute the spread of each column: the training rows, or similar ones.
         names : sequence of names, optional
-            Of the columns that the classifier sees; by default those that it knows.
+            Names of the columns that the classifier receives; by default those stored in it.
         top : int or None
-            How many columns to show, the most relevant ones; None shows all.
+            Number of columns to show, the most relevant ones; None shows all.
         level : float
-            Of the intervals over particles.
+            Level of the intervals over particles.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -114,19 +114,19 @@ class RelevanceDisplay:
         return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **bars: Any) -> RelevanceDisplay:
-        """Draws the bars.
+        """Plot the bars.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         **bars
-            As in `matplotlib.axes.Axes.barh`.
+            Passed to `matplotlib.axes.Axes.barh`.
 
         Returns
         -------
         RelevanceDisplay
-            Itself.
+            The display itself.
         """
         at = self.order
         self.ax_ = ax = list_axes(len(at)) if ax is None else ax
@@ -135,7 +135,7 @@ class RelevanceDisplay:
         self.bars_ = ax.barh(heights, self.relevance[at], **({"height": 0.62, "color": FILLS[0]} | bars))
         if self.low is not None and self.high is not None:
             ax.hlines(heights, self.low[at], self.high[at], color=MARKS[0], linewidth=1.8)
-        ax.set(xlabel="relevance: spread of the column in length-scales", xlim=(0, None))
+        ax.set(xlabel="relevance: spread of the column / length-scale", xlim=(0, None))
         return self
 
 
@@ -149,7 +149,7 @@ def _length_scales(inside: Any, n_columns: int) -> np.ndarray:
     kind, kernel = type(inside).__name__, getattr(inside, "kernel_", None)
     if kernel is None:
         raise ValueError(
-            f"{kind} has no kernel whose length-scales could be shown; for linear models there is CoefficientDisplay."
+            f"{kind} has no kernel with length-scales to show; for linear models there is CoefficientDisplay."
         )
     particles = getattr(inside, "particles_", None)
     theta = kernel.theta[None] if particles is None else np.asarray(particles.theta, dtype=float)
@@ -160,5 +160,5 @@ def _length_scales(inside: Any, n_columns: int) -> np.ndarray:
             groups.append(np.broadcast_to(own, (len(theta), n_columns)))
         start += size
     if not groups:
-        raise ValueError(f"The kernel {kernel} has no length-scales: take RBF or Matern.")
+        raise ValueError(f"The kernel {kernel} has no length-scales: use RBF or Matern.")
     return np.min(groups, axis=0)

@@ -19,28 +19,30 @@ _THINNEST = 0.004
 
 
 class ReliabilityDisplay:
-    """How often a class came true among rows that were given about the same probability of it.
+    """Reliability curve: observed frequency of a class against its predicted probability.
 
-    The band holds the Wilson intervals of the frequencies, bin by bin; the diagonal is perfect calibration, and leaves
-    the band in about one bin of twenty even for perfect probabilities.  Above stands how many rows each bin has.
+    The band shows the Wilson intervals of the frequencies, bin by bin; the diagonal is perfect calibration, and is
+    outside the band in about one bin of twenty even for perfect probabilities.  A histogram above shows the number of
+    rows in each bin.
 
-    Make one with `from_estimator` or `from_predictions`; with ``ax=display.ax_`` a second one joins the first.
+    Create it with `from_estimator` or `from_predictions`; with ``ax=display.ax_`` a second one is added to the same
+    axes.
 
     Parameters
     ----------
     curve : ReliabilityCurve
-        What `softmargin.metrics.reliability_curve` found.
+        The result of `softmargin.metrics.reliability_curve`.
     name : str, optional
-        Of the model, for the legend.
+        Label of the model in the legend.
     label : optional
-        The class, for the axis.
+        The class, for the axis label.
 
     Attributes
     ----------
     probability, frequency, lower, upper, weight : arrays of shape (n_bins_in_use,)
         The numbers of the curve.
-    ax_, figure_ : where it was drawn
-    counts_ax_ : the axes of the histogram above; None without
+    ax_, figure_ : the axes and the figure
+    counts_ax_ : the axes of the histogram, or None
     line_, band_ : the curve, and its intervals
 
     Examples
@@ -85,17 +87,17 @@ class ReliabilityDisplay:
         sample_weight: Any = None,
         **options: Any,
     ) -> ReliabilityDisplay:
-        """Draws the curve of a fitted classifier on rows that it should not have seen.
+        """Plot the curve of a fitted classifier on rows that it was not trained on.
 
         Parameters
         ----------
         model : classifier with ``predict_proba``
-        X : rows, as the model takes them
+        X : rows, as accepted by the model
         y : sequence of n labels
         pos_label : label, optional
-            The class; by default the second of two.  Of more it must be given, and stands against all others.
+            The class; by default the second of two.  With more than two it is required, and compared with all others.
         name : str, optional
-            For the legend; by default that of the model's type.
+            Label in the legend; by default the type of the model.
         ax : matplotlib axes, optional
         n_bins, strategy, level, sample_weight
             As in `softmargin.metrics.reliability_curve`.
@@ -112,7 +114,7 @@ class ReliabilityDisplay:
             raise ValueError(f"A reliability curve needs predict_proba, which {kind} does not have.")
         classes = np.asarray(model.classes_).tolist()
         if pos_label is None and len(classes) > 2:
-            raise ValueError(f"This {kind} knows {len(classes)} classes; say which with pos_label=, one of {classes}.")
+            raise ValueError(f"This {kind} has {len(classes)} classes; choose one with pos_label=, one of {classes}.")
         label = classes[1] if pos_label is None else pos_label
         if label not in classes:
             raise ValueError(f"pos_label={label!r} is not one of the classes {classes}.")
@@ -137,17 +139,17 @@ class ReliabilityDisplay:
         sample_weight: Any = None,
         **options: Any,
     ) -> ReliabilityDisplay:
-        """Draws how often a class came true against the probabilities that it was given.
+        """Plot the curve from labels and predicted probabilities.
 
         Parameters
         ----------
         y_true : sequence of n labels
         proba : array of shape (n,), (n, 2) or (n, n_classes)
-            The probability of the class, or what ``predict_proba`` returns.
+            The probability of the class, or the output of ``predict_proba``.
         pos_label, classes, n_bins, strategy, level, sample_weight
             As in `softmargin.metrics.reliability_curve`.
         name : str, optional
-            For the legend.
+            Label in the legend.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -161,21 +163,21 @@ class ReliabilityDisplay:
         return cls(curve=curve, name=name, label=pos_label).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, counts: bool = True, **line: Any) -> ReliabilityDisplay:
-        """Draws the curve with its band, and the histogram of the rows.
+        """Plot the curve with its band, and the histogram of the rows.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         counts : bool
-            Whether to draw the histogram above the axes.
+            Whether to add the histogram above the axes.
         **line
-            Of the curve, as in `matplotlib.axes.Axes.plot`; a ``color`` holds for all.
+            Passed to `matplotlib.axes.Axes.plot` for the curve; a ``color`` applies to everything.
 
         Returns
         -------
         ReliabilityDisplay
-            Itself.
+            The display itself.
         """
         self.ax_ = ax = new_axes(figsize=(4.8, 5.6)) if ax is None else ax
         self.figure_ = ax.figure
@@ -190,7 +192,7 @@ class ReliabilityDisplay:
         # A band of one bin has no width: whiskers say the same for single bins.
         ax.vlines(self.probability, self.lower, self.upper, color=colour, linewidth=0.8, alpha=0.5)
         of = "" if self.label is None else f" to {plain(self.label)}"
-        ax.set(xlabel=f"probability given{of}", ylabel="frequency found", xlim=(0, 1), ylim=(0, 1))
+        ax.set(xlabel=f"predicted probability{of}", ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1))
         ax.set_box_aspect(1)
         open_frame(ax)
         self.counts_ax_ = self._draw_counts(colour) if counts else None

@@ -38,7 +38,7 @@ class Slice(NamedTuple):
         given = {_place(name, every, "at", is_frame): value for name, value in (at or {}).items()}
         refused = [every[place] for place in given if place in two or place not in used]
         if refused:
-            raise ValueError(f"at holds columns that are not held: {refused} vary, or the model does not use them.")
+            raise ValueError(f"at names columns that cannot be fixed: {refused} vary, or the model does not use them.")
         held = {
             index: given[place] if place in given else _middle(values[index])
             for index, place in enumerate(used)
@@ -69,11 +69,11 @@ class Slice(NamedTuple):
 def _place(column: int | str, every: list[Any], what: str, is_frame: bool) -> int:
     """The position of a column that is given by its name or its position."""
     if isinstance(column, str) and not is_frame:
-        raise ValueError(f"X has no column names: {what} must be given by positions, got {column!r}.")
+        raise ValueError(f"X has no column names: {what} must be given by position, got {column!r}.")
     if column in every:
         return every.index(column)
     if isinstance(column, str) or not -len(every) <= column < len(every):
-        raise ValueError(f"{what} holds {column!r}, which is no column of X; there are {_shown(every)}.")
+        raise ValueError(f"{what} holds {column!r}, which is not a column of X; there are {_shown(every)}.")
     return int(column) % len(every)
 
 
@@ -93,7 +93,7 @@ def _used(model: Any, every: list[Any], two: tuple[int, ...], is_frame: bool) ->
         return list(range(n))
     else:
         raise ValueError(
-            f"This {type(model).__name__} was fitted on {n} columns, and X has {len(every)}: give those of the fit."
+            f"This {type(model).__name__} was fitted on {n} columns, but X has {len(every)}: give those of the fit."
         )
     absent = [every[place] for place in two if place not in used]
     if absent:
@@ -115,7 +115,7 @@ def _numbers(values: np.ndarray, name: str) -> np.ndarray:
     try:
         return values.astype(float)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Column {name!r} holds no numbers, and cannot be an axis; choose other columns.") from error
+        raise ValueError(f"Column {name!r} is not numeric and cannot be an axis; choose other columns.") from error
 
 
 def _axis(values: np.ndarray, n: int) -> np.ndarray:

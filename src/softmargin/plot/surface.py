@@ -20,40 +20,40 @@ _NAMED = 3
 
 
 class DecisionSurfaceDisplay:
-    """The probabilities of a classifier over two columns, and how sure the classifier is of them.
+    """Predicted probabilities over two columns, with their uncertainty.
 
     Colour is the most probable class.  It fades where another class is about as probable, and turns grey where the data
-    say nothing: where the latent variance is near that of the prior.  The solid line is where two classes are equally
-    probable; between the dashed lines that boundary is less than one standard deviation of the latent function away.
-    Classifiers that have no latent function are drawn without grey and without dashed lines.
+    are uninformative: where the latent variance is close to that of the prior.  The solid line is where two classes are
+    equally probable; between the dashed lines, this boundary is less than one standard deviation of the latent function
+    away.  Classifiers without a latent function are drawn without grey and without dashed lines.
 
-    Make one with `from_estimator`.
+    Create it with `from_estimator`.
 
     Parameters
     ----------
     xx0, xx1 : arrays of shape (n_grid, n_grid)
-        The grid, as `numpy.meshgrid` makes it.
+        The grid, as returned by `numpy.meshgrid`.
     probability : array of shape (n_grid, n_grid), or (n_grid, n_grid, n_classes)
-        The probability of ``classes[1]``; of more than two classes, that of each.
+        The probability of ``classes[1]``; with more than two classes, of each.
     distance : array of shape (n_grid, n_grid), optional
-        The latent mean's distance from the boundary, in latent standard deviations; of more than two classes, that of
-        the most probable class from the second.
+        The distance of the latent mean from the boundary, in latent standard deviations; with more than two classes,
+        that of the most probable class from the second.
     knowledge : array of shape (n_grid, n_grid), optional
-        The share of the prior's latent variance that the data have removed; of more than two classes, its mean.
+        The share of the prior's latent variance that the data have removed; with more than two classes, its mean.
     points : array of shape (n_rows, 2)
-        Rows to draw.
+        Rows to plot.
     labels : array of n_rows labels
         Their classes.
     classes : sequence of the classes
     names : sequence of the names of the two columns
     held : dict from names of other columns to values, optional
-        At which the model was asked.
+        The values at which other columns are fixed.
 
     Attributes
     ----------
-    ax_, figure_ : where it was drawn
-    surface_ : the filled contours, also for a colour bar; of more than two classes, a list of those of each
-    handles_ : what a legend needs, for one of your own
+    ax_, figure_ : the axes and the figure
+    surface_ : the filled contours, also for a colour bar; with more than two classes, a list of those of each
+    handles_ : handles for your own legend
 
     Examples
     --------
@@ -111,21 +111,21 @@ class DecisionSurfaceDisplay:
         ax: Any = None,
         **options: Any,
     ) -> DecisionSurfaceDisplay:
-        """Draws the surface of a fitted classifier.
+        """Plot the surface of a fitted classifier.
 
         Parameters
         ----------
         model : classifier with ``predict_proba``, or a pipeline that ends in one, or a `TableClassifier`
         X : array or frame of shape (n_rows, n_columns)
-            Rows to draw and to take the limits of the picture from: with all columns of the fit, and others too if
+            Rows to plot, which also determine the limits of the axes: with all columns of the fit, and others too if
             these have names or are not among the ``columns`` of a model of two.
         y : sequence of n_rows labels
         columns : two positions or names
-            The columns that vary.  They must hold numbers.
+            The columns on the axes, which must be numeric.
         at : dict from positions or names to values, optional
-            Where other columns are held.  By default at their medians, and words at the most frequent one.
+            Values of the other columns.  By default medians, and the most frequent value of strings.
         grid_resolution : int
-            Points of the grid along each axis.
+            Number of grid points along each axis.
         ax : matplotlib axes, optional
         **options
             Passed to `plot`.
@@ -158,21 +158,21 @@ class DecisionSurfaceDisplay:
         return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, legend: bool = True, levels: int = 10) -> DecisionSurfaceDisplay:
-        """Draws the surface, the lines and the points.
+        """Plot the surface, the lines and the points.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            By default a new figure's.
+            By default those of a new figure.
         legend : bool
             Whether to add a legend of classes and lines.
         levels : int
-            Steps of the probability that get a colour of their own.
+            Number of colour levels for the probability.
 
         Returns
         -------
         DecisionSurfaceDisplay
-            Itself.
+            The display itself.
         """
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
@@ -191,7 +191,7 @@ class DecisionSurfaceDisplay:
         if not self.held:
             return None
         if len(self.held) > _NAMED:
-            return f"{len(self.held)} other columns held"
+            return f"{len(self.held)} other columns fixed"
         return "\n".join(f"{plain(name)} = {_short(value)}" for name, value in self.held.items())
 
     @property
@@ -247,7 +247,7 @@ class DecisionSurfaceDisplay:
             if levels:
                 style: dict[str, Any] = {"colors": INK, "linewidths": 1, "linestyles": "dashed"}
                 self.ax_.contour(self.xx0, self.xx1, self.distance, levels=levels, **style)
-                handles.append(Line2D([], [], color=INK, linewidth=1, linestyle="--", label="one latent sd away"))
+                handles.append(Line2D([], [], color=INK, linewidth=1, linestyle="--", label="one latent SD away"))
         return handles
 
     def _draw_points(self) -> list[Any]:
@@ -277,7 +277,7 @@ def _check_model(model: Any) -> None:
         raise ValueError(f"A probability surface needs predict_proba, which {kind} does not have.")
     if len(model.classes_) > len(FILLS):
         raise ValueError(
-            f"At most {len(FILLS)} classes can be told apart by colour, but this {kind} knows {len(model.classes_)}."
+            f"At most {len(FILLS)} classes can be told apart by colour, but this {kind} has {len(model.classes_)}."
         )
 
 

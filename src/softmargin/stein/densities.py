@@ -17,8 +17,8 @@ def posterior_scores(
     r""":math:`\nabla \log p(x) + \frac{1}{T} \frac{N}{|B|} \sum_{i \in B} \nabla \log p(y_i \mid x)`.
 
     ``likelihood_scores`` are summed over a batch that has ``batch_weight`` of all ``n_rows`` (or of their weights).
-    With ``temperature`` 1 the particles stand for the posterior; with ``n_rows`` the likelihood counts as one row in
-    all, which is the objective of a mean loss.
+    With ``temperature`` 1 the particles represent the posterior; with ``n_rows`` the likelihood counts as a single
+    row, which is the objective of a mean loss.
 
     >>> import numpy as np
     >>> prior, of_batch = np.array([[-1.0]]), np.array([[0.5]])  # two rows of ten
@@ -29,7 +29,7 @@ def posterior_scores(
 
 
 class Sample(NamedTuple):
-    """Particles, their log densities, the last direction's size (`SteinKernel.size`), and how it ended."""
+    """Particles, their log densities, the size of the last direction (`SteinKernel.size`), and convergence."""
 
     particles: Array
     log_density: Array
@@ -47,13 +47,13 @@ def sample_density(
     kernel: SteinKernel | None = None,
     tolerance: float = 0.01,
 ) -> Sample:
-    """Particles that stand for a density known up to a constant.
+    """Move particles until they represent a density known up to a constant.
 
-    ``log_density_and_score`` gives the log densities of particles, one in each row, and the slopes of these row by row.
+    ``log_density_and_score`` returns the log densities of particles, one in each row, and their gradients row by row.
     Start with several times as many ``particles`` as there are coordinates, if possible, spread in all directions.
     The default ``rule`` is for the default ``kernel`` (`default_kernel`); others may need `Adam` or `Adagrad`, whose
-    steps do not depend on the units of directions.  There are ``n_steps`` at most, fewer if the direction's size falls
-    to ``tolerance``: of a Gaussian, with a linear kernel, that is the relative error of variances.
+    steps do not depend on the units of directions.  At most ``n_steps`` are taken, fewer if the size of the direction
+    falls to ``tolerance``: for a Gaussian with a linear kernel, that is the relative error of variances.
 
     >>> import numpy as np
     >>> def log_density_and_score(x):
@@ -74,7 +74,7 @@ def sample_density(
         way = direction(state.particles, scores, kernel)
         size = kernel.size(state.particles, way)
         if not math.isfinite(size):
-            raise ValueError(f"after {state.count} steps directions are not finite: try shorter ones, or other units")
+            raise ValueError(f"directions are not finite after {state.count} steps: try smaller steps, or other units")
         if size <= tolerance or state.count >= n_steps:
             return Sample(state.particles, log_density, size, state.count, size <= tolerance)
         state = rule.advance(state, way)

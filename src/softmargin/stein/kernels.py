@@ -13,9 +13,9 @@ from ..arrays import Array, clipped_at_zero, like, namespace, row_squares, to_nu
 
 
 class SteinKernel(ABC):
-    """A kernel between particles, which sees all of them (for its width, its centre or its units).
+    """Kernel between particles, which may depend on all of them (for its width, its centre or its units).
 
-    Others are made by a direction of their own, here that of particles which do not see each other:
+    Define your own by its direction, here one without interaction:
 
     >>> import numpy as np
     >>> class Alone(SteinKernel):
@@ -47,8 +47,8 @@ class SteinKernel(ABC):
 class RBFStein(SteinKernel):
     r""":math:`k(x, y) = \exp(-|x - y|^2 / 2\sigma^2)`, with ``width`` :math:`\sigma`.
 
-    By default :math:`\sigma^2 = \tfrac12 \mathrm{med}^2 / \log(S + 1)`, ``med`` being the median distance of two
-    particles: what the others push a particle with is then about what it is driven with itself.  All gradients are
+    By default :math:`\sigma^2 = \tfrac12 \mathrm{med}^2 / \log(S + 1)`, where ``med`` is the median distance between
+    particles: repulsion by the others then about balances a particle's own drift.  All gradients are
 
     .. math:: \sum_s \nabla_{x_s} k(x_s, x_j) = \sigma^{-2} \textstyle\sum_s k_{sj} (x_j - x_s).
 
@@ -84,8 +84,8 @@ class RBFStein(SteinKernel):
 class LinearStein(SteinKernel):
     r""":math:`k(x, y) = 1 + (x - \bar x)^T (y - \bar x) / \tau` about the mean of the particles.
 
-    ``scale`` is :math:`\tau`, by default the mean variance of the particles' coordinates.  It only weighs how fast the
-    covariance settles against how fast the mean does.
+    ``scale`` is :math:`\tau`, by default the mean variance of the particles' coordinates.  It only controls how fast
+    the covariance converges relative to the mean.
 
     >>> import numpy as np
     >>> x = np.array([[-1.0], [1.0]])
@@ -108,9 +108,9 @@ class LinearStein(SteinKernel):
 
 @dataclass(frozen=True)
 class CoordinateStein(SteinKernel):
-    r"""A linear kernel for each coordinate on its own: :math:`k_i(x, y) = 1 + (x_i - \bar x_i)(y_i - \bar x_i) / v_i`.
+    r"""Separate linear kernel for each coordinate: :math:`k_i(x, y) = 1 + (x_i - \bar x_i)(y_i - \bar x_i) / v_i`.
 
-    ``v_i`` is the particles' variance.  There are no sums over pairs of particles.
+    ``v_i`` is the variance of the particles.  There are no sums over pairs of particles.
 
     >>> import numpy as np
     >>> x = np.array([[-1.0, 0.5], [1.0, -0.5]])
@@ -127,7 +127,7 @@ class CoordinateStein(SteinKernel):
 
 @dataclass(frozen=True)
 class MixedStein(SteinKernel):
-    """``share`` of a linear kernel, and an RBF for the rest.
+    """Weighted mean of a linear kernel, with weight ``share``, and an RBF.
 
     >>> import numpy as np
     >>> x, scores = np.array([[-1.0], [1.0]]), np.array([[0.5], [0.0]])
@@ -151,12 +151,12 @@ class MixedStein(SteinKernel):
 
 @dataclass(frozen=True, eq=False)
 class Whitened(SteinKernel):
-    r"""Another kernel, in coordinates ``z`` with :math:`x - \bar x = A z`.
+    r"""Another kernel, applied in coordinates ``z`` with :math:`x - \bar x = A z`.
 
-    By the chain rule scores are :math:`A^T g` there, and a direction :math:`\varphi_z` is :math:`A \varphi_z` here.
-    ``scale`` says what ``A`` is: a root of the particles' ``"covariance"`` (by a QR decomposition: no inverse),
-    their ``"spread"`` coordinate by coordinate, or given units, one for each.  The first takes more particles than
-    coordinates, spread in all directions: they would never leave those they start in.
+    By the chain rule, scores become :math:`A^T g`, and a direction :math:`\varphi_z` is mapped to :math:`A \varphi_z`.
+    ``scale`` defines ``A``: a root of the particles' ``"covariance"`` (by a QR decomposition, without an inverse),
+    their ``"spread"`` coordinate by coordinate, or given units, one for each.  The first needs more particles than
+    coordinates, spread in all directions, as particles never leave the directions in which they start.
 
     >>> import numpy as np
     >>> x, unit = np.array([[-1.0], [2.0], [3.0]]), 1000.0
@@ -185,7 +185,7 @@ class Whitened(SteinKernel):
         """By the covariance: ``x = Q R``, so that ``z = sqrt(S) Q`` and ``A' = R / sqrt(S)``."""
         S, p = x.shape
         if p >= S:
-            raise ValueError(f"{S} particles have no covariance in {p} coordinates: whiten by their spread")
+            raise ValueError(f"{S} particles are too few for a covariance in {p} coordinates: use scale='spread'")
         Q, R = namespace(x).linalg.qr(x)
         root = R / math.sqrt(S)
         return self.kernel.direction(math.sqrt(S) * Q, scores @ root.T) @ root
@@ -197,9 +197,9 @@ class Whitened(SteinKernel):
 
 
 def direction(particles: Array, scores: Array, kernel: SteinKernel) -> Array:
-    r"""Where each particle should go: :math:`\varphi_j = \frac1S \sum_s [k(x_s, x_j) g_s + \nabla_{x_s} k(x_s, x_j)]`.
+    r"""Direction of each particle: :math:`\varphi_j = \frac1S \sum_s [k(x_s, x_j) g_s + \nabla_{x_s} k(x_s, x_j)]`.
 
-    ``particles`` and ``scores`` are particle by coordinate.  Nothing larger than particle by particle is formed.
+    ``particles`` and ``scores`` have a row per particle.  No matrix larger than particle by particle is formed.
 
     >>> import numpy as np
     >>> direction(np.array([[0.0, 2.0]]), np.array([[3.0, -1.0]]), RBFStein())  # one particle goes uphill
@@ -212,7 +212,7 @@ def direction(particles: Array, scores: Array, kernel: SteinKernel) -> Array:
 
 
 def default_kernel(n_particles: int, n_coordinates: int) -> SteinKernel:
-    """What gives the best variances: mixed and whitened, by coordinates alone where particles are too few for more.
+    """The kernel with the best variances: mixed and whitened, or by coordinates if there are too few particles.
 
     >>> default_kernel(50, 50)
     Whitened(kernel=CoordinateStein(), scale='spread')

@@ -10,7 +10,7 @@ from .kernels import SteinKernel, centred, direction, or_one, spread
 
 
 class State(NamedTuple):
-    """Particles, what a rule remembers of earlier directions, and how many steps were taken."""
+    """Particles, the state of a rule, and the number of steps taken."""
 
     particles: Array
     moments: tuple[Array, ...]
@@ -18,7 +18,7 @@ class State(NamedTuple):
 
 
 class Rule(Protocol):
-    """How directions become steps: the moments before the first, and the state after another."""
+    """Step rule: initial moments, and the state after a step."""
 
     def start(self, particles: Array) -> tuple[Array, ...]: ...
 
@@ -50,7 +50,7 @@ class Fixed(NamedTuple):
 class Adagrad(NamedTuple):
     r""":math:`\varepsilon\, \varphi / (\delta + \sqrt r)`, with ``r`` the sum of all :math:`\varphi^2` so far.
 
-    With ``decay`` it is their fading mean, :math:`r \leftarrow d\, r + (1 - d)\, \varphi^2`, and steps do not vanish.
+    With ``decay`` it is a moving average, :math:`r \leftarrow d\, r + (1 - d)\, \varphi^2`, and steps do not vanish.
     """
 
     rate: float = 0.1
@@ -69,7 +69,7 @@ class Adagrad(NamedTuple):
 
 
 class Adam(NamedTuple):
-    r""":math:`\varepsilon\, \hat m / (\delta + \sqrt{\hat r})`, with fading means of :math:`\varphi` and its square."""
+    r""":math:`\varepsilon\, \hat m / (\delta + \sqrt{\hat r})`, with moving means of :math:`\varphi` and its square."""
 
     rate: float = 0.05
     b1: float = 0.9
@@ -101,7 +101,7 @@ def init(particles: Array, rule: Rule) -> State:
 
 
 def step(state: State, scores: Array, rule: Rule, kernel: SteinKernel) -> State:
-    """One step, by scores at the particles of the state.
+    """One step, given the scores at the particles of the state.
 
     >>> import numpy as np
     >>> from softmargin.stein import CoordinateStein
