@@ -69,7 +69,7 @@ class BayesianGPC(KernelClassifier):
         at the start of the round.  ``"full"`` begins and ends with ``n_upd`` updates.
     n_inducing : int or "auto"
         Number of inducing points, at most the number of distinct rows.  ``"auto"`` uses as few as explain the other
-        rows under the kernel, and at most 256, or 512 from 50,000 rows on.
+        rows under the kernel, and at most 256, or 512 from 50,000 rows on (from 8,192, with more than two classes).
     inducing : {"kmeans", "random", "mixture", "tuned"} or array of shape (n_points, n_columns)
         How inducing points are placed, if there are fewer than distinct rows; or the points themselves.  ``"tuned"``
         starts from k-means and moves them to maximise the bound.
