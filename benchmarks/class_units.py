@@ -1,10 +1,11 @@
-"""Claim: where classes have weights, units of the columns from a sample of a source are as good as those of all rows.
+"""Claim: with class weights, scaling the columns by a sample of a source is as good as scaling them by all rows.
 
-100,000 rows of two classes, 5 % of them of the second, whose weight makes up for it, and a sample of 16,384, than which
-there is none smaller.  Columns are normal, heavy-tailed, and one with a spike in every 10,000 rows.  Each model is
-fitted to the rows as a source twice, with the units of the sample, as always, and with those of all rows, which are put
-in their place.  Other units lead to another kernel and to other points, and so does another random state: the loss on
-new rows is compared with what that changes, over eight tables.
+100,000 rows of two classes; 5 % belong to the second, whose weight compensates for this.  The sample has 16,384 rows,
+the smallest that is ever used.  The columns are normal, heavy-tailed, and one with a spike in every 10,000 rows.  Each
+model is fitted twice to the rows as a source: with column units from the sample, as always, and with units from all
+rows put in their place.  Different units lead to a different kernel and different points, and so does a different
+random state.  The difference in loss on new rows is therefore compared with the effect of the random state, over eight
+tables.
 
     python benchmarks/class_units.py [--quick]
 """

@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: arguments, data sets by name, a table, and the line of JSON at the end."""
+"""What the benchmark scripts share: arguments, data sets by name, tables, and the line of JSON at the end."""
 
 from __future__ import annotations
 

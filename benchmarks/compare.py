@@ -1,14 +1,14 @@
-"""By log loss, with default settings, one of our models is first or tied with the first on half of six tables at least.
+"""With default settings, one of our models has the lowest log loss, or is tied for it, on at least half of six tables.
 
-The command is ``softmargin compare``; the others are scikit-learn's.
+The command is ``softmargin compare``; the other models are scikit-learn's.
 
-Tables: german and diabetis (Raetsch), spam and acath (Luts 2014, with the gaps of acath), the training part of ijcnn1,
-and 20,000 random rows of covtype with its seven classes.  Each is written to a CSV file and given to the command, which
-cross-validates all models on the same five folds; what it prints in JSON is shown whole.
+Tables: german and diabetis (Raetsch), spam and acath (Luts 2014, with the missing entries of acath), the training part
+of ijcnn1, and 20,000 random rows of covtype with its seven classes.  Each is written to a CSV file and given to the
+command, which cross-validates all models on the same five folds; the JSON that it prints is shown in full.
 
-Target: on at least three of the six one of our models has the least log loss, or is behind the best by at most one
-standard error of the difference (over test rows, in pairs).  Printed beside it: the same for `BayesianSVC` alone, which
-no choice among our models can flatter.
+Target: on at least three of the six tables, one of our models has the lowest log loss, or is behind the best by at most
+one standard error of the difference (paired over test rows).  The same is printed for `BayesianSVC` alone, which no
+choice among our models can flatter.
 
     python benchmarks/compare.py --data PATH [--cache FOLDER]    # one file for each table: a second run goes on
     python benchmarks/compare.py --data PATH --quick             # two tables of few rows

@@ -1,18 +1,18 @@
-"""Claim: the time of a fit follows from a few measured constants, so that it can be foretold for other sizes.
+"""Claim: the time of a fit follows from a few measured constants, so that it can be predicted for other sizes.
 
 A pass over n rows of d columns through m points costs, on one core or one device,
 
     n (a + b m + c m^2) seconds,
 
-``a`` for what is done once a row (labels, sites), ``b`` for kernels (distances over d columns and an exponential for
-each point), ``c`` for the three products with m x m matrices (whitening, variances, sums).  The update of a belief
-costs ``u m^3``.  Reading costs bytes over the rate of the files, and overlaps with the pass where there are cores to
-spare; a cluster sends 8 m^2 bytes to and from every worker.
+where ``a`` is what is done once for each row (labels, sites), ``b`` is for kernels (distances over d columns and an
+exponential for each point), and ``c`` is for the three products with m x m matrices (whitening, variances, sums).  The
+update of a belief costs ``u m^3``.  Reading costs the number of bytes divided by the reading rate, and overlaps with
+the pass where cores are free.  A cluster sends 8 m^2 bytes to and from every worker.
 
-The constants of a core are fitted here, to passes of one thread over 18 columns in single precision, and tested on a
-size that was not used: foretold within 30 %.  Those of an H200 come from the kept result of `gpu_5m.py` (streamed
-passes, whose features are computed anew).  Then it says what follows for 1e9 rows on 16 workers of 8 cores and for 1e12
-rows on 100 devices, under the assumptions that it prints.
+The constants of a core are fitted here, to single-threaded passes over 18 columns in single precision, and tested on a
+size that was not used for the fit: the prediction must be within 30 %.  Those of an H200 come from the stored result of
+`gpu_5m.py` (streamed passes, whose features are recomputed).  The script then prints what follows for 1e9 rows on 16
+workers of 8 cores and for 1e12 rows on 100 devices, with the assumptions made.
 
     python benchmarks/cost_model.py [--quick]
 """

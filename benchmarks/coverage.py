@@ -1,19 +1,21 @@
-"""Claim: 90 % intervals of Gibbs draws cover 90 % of the coefficients; variational ones cover less, augmented by far.
+"""Claim: 90 % intervals of Gibbs draws cover 90 % of the coefficients; variational ones less, augmented far less.
 
-A linear model: 60 rows, a constant and two normal columns, prior N(0, 1) for each coefficient, 800 tables.  Truth
-and labels come from the model itself: then intervals of its posterior cover what they say, whatever the truth.
+A linear model: 60 rows, a constant and two normal columns, prior N(0, 1) for each coefficient, 800 tables.
+Coefficients and labels are drawn from the model itself, so that posterior intervals must have their nominal coverage.
 
 * Logistic: coefficients from the prior, labels from the logistic function.
-* Hinge: exp(-2 max(0, 1 - y f)) is no probability of y, and labels drawn in proportion to it alone would favour no
-  coefficients where the model does.  The model's own joint law of coefficients and labels tilts the prior: the
-  coefficients come from prior x prod_i (L(+1) + L(-1)), by weighted draws from the prior, and then each label in
-  proportion to L.  Coverage of any other truth is no property of the posterior.
+* Hinge: exp(-2 max(0, 1 - y f)) is not a probability of y.  If only the labels were drawn in proportion to it, the
+  coefficients would not have the weights that the model gives them.  The model's own joint distribution of coefficients
+  and labels tilts the prior: coefficients come from prior x prod_i (L(+1) + L(-1)), by weighted draws from the prior,
+  and then each label is drawn in proportion to L.  Coverage of any other true coefficients is not a property of the
+  posterior.
 
-Tables with one class are drawn anew, which changes no posterior.  Intervals: quantiles of 1,500 draws (logistic: 600);
-mean ± 1.645 standard deviations for variational inference, by coordinate ascent with the exact hinge or quadrature
-and with the augmented hinge or Jaakkola and Jordan's bound.  Coverage stands ± its standard error over tables.
+Tables with one class are drawn again, which changes no posterior.  Intervals: quantiles of 1,500 draws (logistic: 600)
+for Gibbs; mean ± 1.645 standard deviations for variational inference, by coordinate ascent with the exact hinge or
+quadrature, and with the augmented hinge or Jaakkola and Jordan's bound.  Coverage is given ± its standard error over
+tables.
 
-Target: Gibbs intervals of either loss cover 90 ± 3 %, known to 1 %.
+Target: Gibbs intervals for both losses cover 90 ± 3 %, with a standard error of 1 %.
 
     python benchmarks/coverage.py [--quick]
 """

@@ -1,15 +1,15 @@
-"""Claim: two workers of a Dask cluster are 1.8 times as fast as one, and the answer is that of rows in memory.
+"""Claim: two workers of a Dask cluster are 1.8 times as fast as one, and the result is the same as for rows in memory.
 
-1,000,000 rows of 18 columns (see `common.susy_like`) in double precision, in 64 partitions that workers hold; 256
-points, the exact hinge, a kernel that is given.  A pass sends a belief to the workers and brings a matrix of sums back.
+1,000,000 rows of 18 columns (see `common.susy_like`) in double precision, in 64 partitions held by the workers; 256
+points, the exact hinge, a given kernel.  A pass sends a belief to the workers and returns a matrix of sums.
 
-- work: processor seconds of a pass, of workers as Dask starts them, and of some that keep the memory of one block for
-  the next (see `KEEPING`);
-- speed: passes of one single-threaded worker against two, in turns, the median of three ratios; and beside it that of
-  plain matrix products on the same workers, which is what the machine gives at that time;
-- the answer, on 200,000 of them: bound and latent values of a fit on the cluster against those of a source in memory,
-  and those of a source at rest against the table's own;
-- a worker is killed in the middle of a pass: the fit ends with the same numbers.
+- work: processor seconds of a pass, for workers as Dask starts them, and for workers that reuse the memory of one block
+  for the next (see `KEEPING`);
+- speed: passes with one single-threaded worker against two, taking turns, the median of three ratios; beside it, the
+  same for plain matrix products on the same workers, which shows what the machine can give at that time;
+- the result, on 200,000 of the rows: bound and latent values of a fit on the cluster against a fit to a source in
+  memory; also those of a converged source against those of a fit to the table;
+- fault tolerance: a worker is killed in the middle of a pass, and the fit must end with the same numbers.
 
     python benchmarks/dask_scale.py [--quick]
 """

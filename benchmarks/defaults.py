@@ -1,12 +1,12 @@
 """The defaults against their neighbours, on twelve real tables that `links.py` and the demo do not use.
 
-Tables of more than two classes are one class against the rest.  Mean test log loss, and the share of errors:
+Tables of more than two classes become one class against the rest.  Mean test log loss, and the error rate:
 
-1. `BayesianSVC`: the length-scale (in units of each column's spread times the root of the number of columns) and the
-   prior variance of its kernel; 60 % of at most 2500 rows to train on, two splits, 200 points.
+1. `BayesianSVC`: the length-scale (in units of each column's standard deviation times the root of the number of
+   columns) and the prior variance of its kernel; trained on 60 % of at most 2500 rows, two splits, 200 points.
 2. The link, on the same moments: damping tied to the slope as in MacKay's approximation, no damping, and fitted.
-3. `BayesianLinearSVC`: the inverse gamma prior of one variance (ridge) or of one for each column (ard), 60, 200 and
-   1000 rows to train on.
+3. `BayesianLinearSVC`: the inverse gamma prior of one variance (ridge) or of one for each column (ard), trained on 60,
+   200 and 1000 rows.
 
 Target: each default within .002 of the best log loss of its table.  The defaults were chosen on these tables (among
 others), so this shows that they are not misplaced, not how well they do elsewhere.

@@ -1,19 +1,19 @@
-"""Claim: with ``forgetting``, a stream whose classes drift is followed as closely as by refits on a sliding window, for
-a small share of their time, in memory that does not grow.
+"""Claim: with ``forgetting``, a model follows a stream with drifting classes as closely as refits on a sliding window,
+in a small share of their time and in memory that does not grow.
 
 Two streams of 400 batches of 100 rows turn once around the origin: a plane in 40 columns for `BayesianLinearSVC`, and
-a bent boundary in two for `BayesianSVC`.  Each batch is foretold before it is learned, and the value is the mean log
-loss of those forecasts (prequential), all batches but the first counted.  The rival is the same model, fitted anew
-before every batch, kernel included, to the latest batches.  Both the share to forget and the length of the window are
-chosen in hindsight, from the grids that are printed.  Seconds are those that the processor spends on ``partial_fit``
-and on ``fit``: the two are minutes apart, and a shared machine is not equally busy at both times.
+a curved boundary in two for `BayesianSVC`.  Each batch is predicted before it is learned, and the score is the mean log
+loss of those predictions (prequential) over all batches but the first.  The rival is the same model, refitted before
+every batch, kernel included, to the latest batches.  Both the forgetting rate and the length of the window are chosen
+in hindsight, from the grids that are printed.  Seconds are processor seconds spent in ``partial_fit`` and in ``fit``:
+the two are minutes apart, and a shared machine is not equally busy at both times.
 
-Promised, for both models: the log loss is at most .01 above that of the best window; never forgetting loses at least
+Targets, for both models: the log loss is at most .01 above that of the best window; never forgetting costs at least
 .1; the expected calibration error over the last quarter is below .03; and from the middle of the stream on, where the
-record of forecasts for the link is full (20,000 rows), the pickled model grows by less than 1 % and the process by
-less than 32 MB at its greatest.  For the kernel model partial_fit takes at most a fifth of the seconds of the refits,
-for the linear one, whose refits are cheap themselves, at most half.  A quick run is the beginning of the same streams:
-too short for these figures.
+record of predictions for the link is full (20,000 rows), the pickled model grows by less than 1 % and the peak memory
+of the process by less than 32 MB.  For the kernel model, partial_fit takes at most a fifth of the seconds of the
+refits; for the linear one, whose refits are cheap themselves, at most half.  A quick run is the beginning of the same
+streams, which is too short for these figures.
 
     python benchmarks/drift.py [--quick]
 """

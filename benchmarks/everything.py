@@ -1,14 +1,14 @@
-"""Claim: every claim of this folder is looked at again by one command.
+"""Claim: one command repeats every benchmark of this folder.
 
-Each script runs in full in a process of its own, on cores of its own, several side by side; what it prints becomes
-``results/NAME.txt``, but only if it ends well: what a script that fails has printed lies in ``NAME.txt.failed``, and
-the result that was kept stays.  Scripts that take longest begin first.  The table has the minutes of each, so that the
-next owner knows what a look at one of them costs.
+Each script runs in full in its own process, on its own cores, several side by side.  What it prints becomes
+``results/NAME.txt``, but only if it succeeds: the output of a script that fails goes to ``NAME.txt.failed``, and the
+stored result stays.  The longest scripts start first.  The table lists the minutes of each, which tells how much a
+repetition costs.
 
-Timings are ratios, and rivals run on the same cores; still, with ``--jobs 1`` nothing else is at work.  Those for a
-graphics processor run where there is one.
+Timings are ratios, and rivals run on the same cores; even so, with ``--jobs 1`` nothing else runs at the same time.
+Scripts for a graphics processor run only where there is one.
 
-Target: all that ran ended well.
+Target: all scripts that ran succeeded.
 
     python benchmarks/everything.py --data PATH [--jobs 1] [--cores 2] [--only NAME ...] [--but NAME ...] [--to FOLDER]
     python benchmarks/everything.py --quick

@@ -1,13 +1,14 @@
-"""Claim: a fit that is killed at any moment goes on where it was, and a full disk harms no file.
+"""Claim: a fit that is killed at any moment resumes where it was, and a full disk harms no file.
 
 The fit is `BayesianSVC` on 400,000 rows that are read in batches, through 128 points, with a checkpoint after each pass
 and every quarter of a second within one.  A child process runs it and appends a line to a log for every batch and pass
-that it finishes.  It is killed (SIGKILL) at a random moment after its first checkpoint, and started again, until it has
-been killed so many times; then it runs to its end.  A pass is finished when it is in the checkpoint; counted are those
-that were finished twice by all children together, and the batches that were added up twice.
+that it finishes.  It is killed (SIGKILL) at a random moment after its first checkpoint, and restarted, until it has
+been killed the required number of times; then it runs to its end.  A pass counts as finished when it is in the
+checkpoint.  Counted are passes that were finished twice, over all child processes, and batches that were summed twice.
 
-The bound is compared with that of a fit that nobody killed.  For the disk, a child saves a model over another while its
-files may not grow beyond a limit (RLIMIT_FSIZE, where writing fails as on a full disk), and the old one is read again.
+The bound is compared with that of a fit that was never killed.  For the disk, a child process saves a model over
+another while its files may not exceed a limit (RLIMIT_FSIZE, where writing fails as on a full disk); then the old model
+is read again.
 
     python benchmarks/fault.py [--quick]
 """

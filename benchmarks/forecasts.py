@@ -1,32 +1,33 @@
-"""Claim: `loo_log_loss_` foretells the log loss of new rows, if the kernel parameters that the rows settled are added.
+"""Claim: `loo_log_loss_` predicts the log loss of new rows, once corrected for the kernel parameters set by the data.
 
 Twelve real tables, n = 100 to 1,600 random rows to fit, all others to test; 12, 9, 2, 1 and 1 splits for each n.  First
-tables: the gap between the test loss and the forecast, in nats per row and times n, of `BayesianSVC` by default, with
-the logistic loss, with the kernel held (tune=None), and of `BayesianLinearSVC`; means over tables, with standard errors
-over them, each table's splits averaged first.  All models of a split share their rows, so that the gap of the default
-less that with the kernel held is free of most of the luck of a split: it is what the tuning costs.
+tables: the gap between the test loss and the prediction, in nats per row and times n, for `BayesianSVC` by default,
+with the logistic loss, with the kernel held fixed (tune=None), and for `BayesianLinearSVC`.  These are means over
+tables, with standard errors over tables, each table's splits averaged first.  All models of a split share their rows,
+so the gap of the default minus that with the kernel held fixed is free of most of the chance of a split: it is what the
+tuning costs.
 
-Last tables: corrections of the default's forecast.  With A the curvature of the tuning objective at its optimum in
+Last tables: corrections of the default's prediction.  With A the curvature of the tuning objective at its optimum in
 theta, H the part of it that comes from the rows, and g_i the slope in theta of the leave-one-out log loss of row i,
 
-    link         (K + 1) / n for K classes, the numbers of the link
-    settled      tr(A^-1 H) / n, the log-parameters that the rows settled, rather than their prior
+    link         (K + 1) / n for K classes, the parameters of the link
+    settled      tr(A^-1 H) / n, the log-parameters that the rows determine, rather than their prior
     both         the two together
     half         half of "settled"
     short        the number of length-scales below the starting point / n
-    influence    sum_i g_i' A^-1 g_i / n: each row's own say in its kernel, to first order (up to 30 columns, for its
-                 cost, and at 100 and 200 rows for the first third of the splits)
-    Takeuchi     sum_i g_i' A^-1 s_i / n, with s_i the same slope of the logistic loss: that is what moves the kernel
-    and link     the same with such a sum over the numbers of the link, which are fitted to the losses themselves
-    swapped      no formula: kernels tuned on either half of the rows, leave-one-out losses of the other half under
-                 them, less those under the kernel of the fit (as many splits)
+    influence    sum_i g_i' A^-1 g_i / n: each row's own influence on its kernel, to first order (up to 30 columns, for
+                 its cost, and at 100 and 200 rows for the first third of the splits)
+    Takeuchi     sum_i g_i' A^-1 s_i / n, with s_i the same slope of the logistic loss, which is what moves the kernel
+    and link     the same with such a sum over the parameters of the link, which are fitted to the losses themselves
+    swapped      no formula: leave-one-out losses of each half of the rows under a kernel tuned on the other half, minus
+                 those under the kernel of the fit (as many splits)
 
-Half of the tables (c) serve to choose among them; the others (j) judge.  None has a constant that was fitted but
-"half", which was thought of after a third of the splits of all tables had been seen: neither part judges it fairly.
-Target, on those that judge: a mean gap of the forecast with "settled" of at most half the uncorrected one's, always.
+Half of the tables (c) serve to choose among them; the others (j) judge.  None has a fitted constant except "half",
+which was introduced after a third of the splits of all tables had been seen: neither part judges it fairly.
+Target, on the judging tables: with "settled", the mean gap is at most half the uncorrected one, at every n.
 
-It does not hold.  What the tuning costs is about five numbers over n up to 400 rows, and nothing that can be seen from
-800 on, while ever more parameters are settled: "settled" is right at 100 rows and too much from 200 or 400 on.
+It is missed.  The tuning costs about five numbers over n up to 400 rows, and nothing measurable from 800 on, while ever
+more parameters are settled: "settled" is right at 100 rows and too large from 200 or 400 on.
 
     python benchmarks/forecasts.py --data PATH [--quick]
 """
