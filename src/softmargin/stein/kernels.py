@@ -31,9 +31,9 @@ class SteinKernel(ABC):
         r""":math:`\varphi`, particle by coordinate."""
 
     def size(self, particles: Array, direction: Array) -> float:
-        """How far from rest: the largest root mean square of a coordinate of the direction.
+        """Distance from convergence: the largest root mean square of a coordinate of the direction.
 
-        Directions come in units of scores; times the spread of the particles they are pure numbers.
+        Directions are in units of scores; multiplied by the spread of the particles they have no units.
         """
         largest = namespace(direction).max(spread(direction) * or_one(spread(centred(particles))))
         return float(largest) / self.strength(particles.shape[0])

@@ -28,7 +28,7 @@ class Rule(Protocol):
 class Fixed(NamedTuple):
     """``rate`` times the direction, and ``rate / (1 + t / fall)`` after ``t`` steps.
 
-    Steps are shortened if one would take a particle farther than ``longest`` spreads of a coordinate.
+    Steps are shortened so that no particle moves farther than ``longest`` spreads of a coordinate.
     """
 
     rate: float
