@@ -56,9 +56,9 @@ def test_groups_that_cannot_be_split_are_told_of():
     groups = np.r_[np.repeat(np.arange(4), 5), np.full(6, 4)]
     with pytest.raises(ValueError, match="There are 5 groups, fewer than the 6 folds"):
         folds(y, 6, 0, groups)
-    with pytest.raises(ValueError, match="Class 2 lies in so few groups"):
+    with pytest.raises(ValueError, match="Class 2 occurs in so few groups"):
         folds(y, 5, 0, groups)
-    with pytest.raises(ValueError, match="All rows are of one group"):
+    with pytest.raises(ValueError, match="All rows belong to one group"):
         held_out(y, 0.2, 0, np.zeros(len(y)))
 
 
@@ -179,7 +179,7 @@ def test_sketches_of_large_tables_estimate(monkeypatch):
 def test_copies_are_told_of_and_chance_is_not():
     rng = np.random.default_rng(0)
     some = rng.normal(size=(100, 3))
-    assert "40 of 100 rows" in (told_of_twins(some, 40, 300) or "")
+    assert "40 of 100 evaluation rows" in (told_of_twins(some, 40, 300) or "")
     assert told_of_twins(some, 1, 300) is None
     coarse = rng.integers(0, 3, (100, 3))  # of which everyone has a twin
     assert told_of_twins(coarse, 90, 300) is None
@@ -193,7 +193,7 @@ def test_a_comparison_tells_of_twins(as_frame):
         twice = pd.DataFrame(twice, columns=list("abc"))
         with pytest.warns(TwinRowsWarning, match="if these are copies"):
             compare(LOGISTIC, twice.assign(row=np.arange(len(twice))), labels, n_bootstrap=2)
-    with pytest.warns(TwinRowsWarning, match="of 480 rows that the model is judged by are equal"):
+    with pytest.warns(TwinRowsWarning, match="of 480 evaluation rows are equal to training rows"):
         compare(LOGISTIC, twice, labels, n_bootstrap=2)
     compare(LOGISTIC, twice, labels, groups=np.tile(np.arange(len(X)), 2), n_bootstrap=2)  # no word
 
@@ -208,7 +208,7 @@ def test_models_of_tables_know_their_rows_again(model, tmp_path):
     for known in (table, load(tmp_path / "m.sm")):
         assert known.n_seen(frame[:160]) == 159
         assert known.n_seen(frame[160:]) == 0
-        assert "159 of 160 rows" in (told_of_seen(known, frame[:160]) or "")
+        assert "159 of 160 evaluation rows" in (told_of_seen(known, frame[:160]) or "")
         assert told_of_seen(known, frame[160:]) is None
     frame.to_csv(tmp_path / "t.csv", index=False)
     assert table.n_seen(pd.read_csv(tmp_path / "t.csv")) == 159
@@ -232,5 +232,5 @@ def test_a_file_that_remembers_something_else_is_refused(seen, tmp_path):
     table = TableClassifier(BayesianLinearSVC()).fit(pd.DataFrame(X, columns=list("abc")), y)
     table.seen_ = seen
     table.save(tmp_path / "m.sm")
-    with pytest.raises(StoreError, match="what it remembers of its rows"):
+    with pytest.raises(StoreError, match="its record of training rows"):
         load(tmp_path / "m.sm")

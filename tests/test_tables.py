@@ -49,7 +49,7 @@ def test_gaps_are_filled_with_the_median_and_many_are_flagged():
     names, found, described = column_of(values)
     assert names == ["x", "x=(missing)"]
     assert_array_equal(found, np.column_stack([np.r_[np.full(10, 2.0), 1.0, 2.0, 9.0], np.r_[np.ones(10), 0, 0, 0]]))
-    assert described["note"] == "10 of 13 missing, the median instead"
+    assert described["note"] == "10 of 13 missing, replaced by the median"
     assert column_of(values[1:])[0] == ["x"]  # nine are too few to learn from
 
 
@@ -125,7 +125,7 @@ def test_gaps_among_names():
     names, found, described = column_of(many)
     assert names == ["x=a", "x=b", "x=(missing)"]
     assert_array_equal(found[-1], [0, 0, 1])
-    assert described["note"].endswith("a level of their own")
+    assert described["note"].endswith("as a separate level")
 
 
 def test_rare_levels_are_pooled_with_those_never_seen():
@@ -219,10 +219,10 @@ def test_dates_of_all_years():
         (["a"] * 30, "always a"),
         ([None] * 30, "empty"),
         (["a"] * 29 + [None], "always a, or missing"),
-        (np.arange(100, 130), "counts the rows; keep='x' brings it back"),
+        (np.arange(100, 130), "looks like row numbers; use keep='x' to include it"),
         (
             [f"patient {i}" for i in range(31)],
-            "31 different texts in 31 rows: an identifier, or free text; keep='x' brings it back",
+            "31 distinct texts in 31 rows: an identifier or free text; use keep='x' to include it",
         ),
     ],
 )
@@ -236,8 +236,8 @@ def test_columns_that_say_nothing_are_left_out(values, note):
 def test_numbers_of_rows_are_known_in_parts_of_a_table(share):
     rng = np.random.default_rng(0)
     some = rng.permutation(1000)[: int(1000 * share)]
-    assert column_of(some + 1)[2]["note"].startswith("counts the rows")
-    assert column_of(np.r_[some + 1.0, np.nan])[2]["note"].startswith("counts the rows")
+    assert column_of(some + 1)[2]["note"].startswith("looks like row numbers")
+    assert column_of(np.r_[some + 1.0, np.nan])[2]["note"].startswith("looks like row numbers")
 
 
 @pytest.mark.parametrize(
@@ -263,12 +263,12 @@ def test_whole_numbers_that_say_something_stay(values):
         (lambda i: f"{i}.5 %", "looks like numbers written with commas, spaces or %: write plain numbers"),
         (lambda i: f"{i % 28 + 1:02d}.{i % 12 + 1:02d}.2024", "looks like dates: write YYYY-MM-DD"),
         (lambda i: f"{i % 12 + 1}/{i % 28 + 1}/{2000 + i}", "looks like dates: write YYYY-MM-DD"),
-        (lambda i: f"{i}.5" if i else "unknown", "numbers but for entries such as 'unknown': leave those empty"),
+        (lambda i: f"{i}.5" if i else "unknown", "numbers except for entries such as 'unknown': leave those empty"),
     ],
 )
 def test_numbers_and_dates_in_other_forms_are_told_of(write, hint):
     _, _, described = column_of([write(i) for i in range(60)])
-    assert described["note"] == f"60 different texts in 60 rows: {hint}"
+    assert described["note"] == f"60 distinct texts in 60 rows: {hint}"
 
 
 def test_columns_are_left_out_on_request():
@@ -276,7 +276,7 @@ def test_columns_are_left_out_on_request():
 
 
 def test_nothing_left_is_an_error_that_says_why():
-    with pytest.raises(ValueError, match=r"No column is left to learn from \('a': always 1; 'b': empty\)"):
+    with pytest.raises(ValueError, match=r"No usable column is left \('a': always 1; 'b': empty\)"):
         TableEncoder().fit(pd.DataFrame({"a": [1, 1], "b": [None, None]}))
 
 
@@ -308,7 +308,7 @@ def test_values_that_do_not_belong_are_named(change, message):
     [
         (
             lambda: TableEncoder(categorical=["citty"]),
-            "categorical names 'citty', which is no column .* did you mean 'city'",
+            "categorical names 'citty', which is not a column .* did you mean 'city'",
         ),
         (lambda: TableEncoder(drop=["CITY"]), "drop names 'CITY'.* did you mean 'city'"),
         (lambda: TableEncoder(gaps="ignore"), "gaps must be one of"),

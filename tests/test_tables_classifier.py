@@ -81,7 +81,7 @@ def test_a_file_whose_parts_do_not_belong_together_is_refused(visits, tmp_path):
     model = TableClassifier(clone(MODELS["linear"])).fit(visits, "ill")
     model.encoder_.plans_ = model.encoder_.plans_[1:]
     model.save(tmp_path / "model.sm")
-    with pytest.raises(StoreError, match="encoder is not that of its model"):
+    with pytest.raises(StoreError, match="encoder does not match its model"):
         softmargin.load(tmp_path / "model.sm")
 
 
@@ -101,7 +101,7 @@ def test_a_file_whose_plans_make_no_numbers_is_refused(column, change, visits, t
     plans = model.encoder_.plans_
     model.encoder_.plans_ = tuple(replace(plan, **change) if plan.name == column else plan for plan in plans)
     model.save(tmp_path / "model.sm")
-    with pytest.raises(StoreError, match="its encoder makes no numbers of a column"):
+    with pytest.raises(StoreError, match="its encoder does not make a column numeric"):
         softmargin.load(tmp_path / "model.sm")
 
 
@@ -169,7 +169,7 @@ def test_labels_that_are_missing_or_not_there(visits):
         TableClassifier().fit(visits, "il")
     with pytest.raises(ValueError, match="Column 'age' is missing in"):
         TableClassifier().fit(visits, "age")
-    with pytest.raises(ValueError, match="X is no frame"):
+    with pytest.raises(ValueError, match="X is not a frame"):
         TableClassifier().fit(np.zeros((3, 2)), "ill")
 
 
@@ -231,5 +231,5 @@ def test_many_rows_decide_by_some_of_them(visits, parts):
 
 
 def test_arrays_are_no_tables():
-    with pytest.raises(ValueError, match="columns with names"):
+    with pytest.raises(ValueError, match="needs named columns"):
         TableClassifier().fit(softmargin.chunks.Batches([(np.zeros((3, 2)), [0, 1, 1])]))

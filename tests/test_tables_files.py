@@ -87,7 +87,7 @@ def test_encodings_that_are_marked(encoding, tmp_path):
         ("empty.csv", b"", ValueError, "is empty"),
         ("header.csv", b"a,b\n", ValueError, "holds no rows"),
         ("latin.csv", "a,b\n1,é\n".encode("latin-1"), ValueError, "is not in UTF-8: save it as UTF-8"),
-        ("ragged.csv", b"a,b\n1,2\n1,2,3\n", ValueError, "cannot be read as a table"),
+        ("ragged.csv", b"a,b\n1,2\n1,2,3\n", ValueError, "cannot be read as a CSV table"),
     ],
 )
 def test_bad_files_are_named(name, content, error, message, tmp_path):

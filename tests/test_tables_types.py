@@ -46,7 +46,7 @@ def test_labels_have_no_spaces_around_them(tmp_path):
     (tmp_path / "t.csv").write_text("x, y \n" + rows)
     assert BayesianLinearSVC().fit(tmp_path / "t.csv", "y").classes_.tolist() == ["no", "yes"]
     (tmp_path / "t.csv").write_text("x,y\n" + rows + "1,   \n")
-    with pytest.raises(ValueError, match=r"'y' holds the labels, and has .*empty entr"):
+    with pytest.raises(ValueError, match=r"'y' holds the labels, but has .*empty entr"):
         BayesianLinearSVC().fit(tmp_path / "t.csv", "y")
 
 

@@ -31,8 +31,8 @@ def frame():
 def test_left_out_columns_say_how_they_are_had_back(frame):
     described = TableEncoder().fit(frame).describe().set_index("column")
     assert described["kind"].tolist() == ["left out", "left out", "number", "category"]
-    assert described["note"]["number"] == "counts the rows; keep='number' brings it back"
-    assert described["note"]["name"].endswith("an identifier, or free text; keep='name' brings it back")
+    assert described["note"]["number"] == "looks like row numbers; use keep='number' to include it"
+    assert described["note"]["name"].endswith("an identifier or free text; use keep='name' to include it")
 
 
 @pytest.mark.parametrize("keep", ["number", ["number"], ("number", "x")])
@@ -50,13 +50,14 @@ def test_what_says_nothing_at_all_cannot_be_kept():
 
 
 def test_wishes_that_cannot_be_met_are_named(frame):
-    with pytest.raises(ValueError, match="keep names 'nmber', which is no column of the table; did you mean 'number'"):
+    message = "keep names 'nmber', which is not a column of the table; did you mean 'number'"
+    with pytest.raises(ValueError, match=message):
         TableEncoder(keep=["nmber"]).fit(frame)
     with pytest.raises(ValueError, match="keep names 'nmber'"):
         TableTidier(keep=["nmber"]).fit(frame)
-    with pytest.raises(ValueError, match="Column 'number' is named by drop and by keep"):
+    with pytest.raises(ValueError, match="Column 'number' is in both drop and keep"):
         TableEncoder(keep=["number"], drop=["number"]).fit(frame)
-    with pytest.raises(ValueError, match="give it to the encoder that you pass"):
+    with pytest.raises(ValueError, match="set it on the encoder that you pass"):
         TableClassifier(encoder=TableEncoder(), keep=["number"]).fit(frame, "late")
 
 
@@ -119,7 +120,7 @@ def test_weights_that_are_no_whole_numbers():
     frame = pd.DataFrame({"x": [1.0, 2.0, np.nan, 9.0]})
     encoder = TableEncoder().fit(frame, sample_weight=[0.5, 0.5, 0.25, 2.0])
     assert_array_equal(encoder.transform(frame)[2], [9.0])
-    assert encoder.describe()["note"][0] == "0.2 of 3.2 missing, the median instead"
+    assert encoder.describe()["note"][0] == "0.2 of 3.2 missing, replaced by the median"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
 class TwinRowsWarning(UserWarning):
-    """Rows that a model is judged by are equal to rows that it has learned from."""
+    """Warning that evaluation rows are equal to training rows of the model."""
 
 
 def folds(y: np.ndarray, n_splits: int, random_state: int, groups: Any = None) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -57,7 +57,7 @@ def folds(y: np.ndarray, n_splits: int, random_state: int, groups: Any = None) -
     groups = np.asarray(groups)
     n_groups = len(np.unique(groups))
     if n_groups < n_splits:
-        raise ValueError(f"There are {n_groups} groups, fewer than the {n_splits} folds: take fewer folds.")
+        raise ValueError(f"There are {n_groups} groups, fewer than the {n_splits} folds: use fewer folds.")
     made = list(StratifiedGroupKFold(n_splits, shuffle=True, random_state=random_state).split(rows, y, groups))
     for train, _ in made:
         _refuse_lost_classes(y, train)
@@ -81,7 +81,7 @@ def held_out(y: np.ndarray, share: float, random_state: int, groups: Any = None)
     best = min(_draws(counts, share, random_state), key=lambda drawn: _miss(counts, drawn, share))
     kept, held = np.flatnonzero(~best[members]), np.flatnonzero(best[members])
     if not len(held) or not len(kept):
-        raise ValueError("All rows are of one group: there is nothing to hold out.")
+        raise ValueError("All rows belong to one group: there is nothing to hold out.")
     _refuse_lost_classes(y, kept)
     return kept, held
 
@@ -108,7 +108,7 @@ def _refuse_lost_classes(y: np.ndarray, train: np.ndarray) -> None:
     lost = np.setdiff1d(y, y[train])
     if len(lost):
         raise ValueError(
-            f"Class {lost.tolist()[0]!r} lies in so few groups that some split leaves none of it to learn from: take "
+            f"Class {lost.tolist()[0]!r} occurs in so few groups that some split has none of it to train on: use "
             f"fewer folds, or leave it out."
         )
 
@@ -198,8 +198,8 @@ def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
     if n_twins < _TIMES_CHANCE * n * -np.expm1(n_others * np.log1p(-min(agree, 1 - 1e-12))):
         return None
     return (
-        f"{n_twins:,} of {n:,} rows that the model is judged by are equal to rows that it has learned from: if these "
-        f"are copies, all measures flatter it."
+        f"{n_twins:,} of {n:,} evaluation rows are equal to training rows of the model: if these are copies, all "
+        f"measures are too optimistic."
     )
 
 

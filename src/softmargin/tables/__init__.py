@@ -1,4 +1,4 @@
-"""Tables as they come: strings, categories, dates and gaps, turned into numbers by a plan that can be seen and saved.
+"""Tables with strings, categories, dates and missing values, encoded by a plan that can be inspected and saved.
 
 Needs pandas: ``pip install "softmargin[cli]"``.
 """

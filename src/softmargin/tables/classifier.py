@@ -41,37 +41,37 @@ def _inner_has(name: str) -> Any:
 
 
 class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A classifier of frames with texts, dates and gaps: an encoder and a model, fitted and saved as one.
+    """Classifier for frames with text, dates and missing values: an encoder and a model, fitted and saved as one.
 
     Parameters
     ----------
     classifier : classifier, optional
         By default `BayesianSVC`.
     encoder : `TableEncoder`, optional
-        By default one that keeps gaps for linear models, which have their own way with them, and fills and marks them
-        for others; kernel models take ``TableEncoder(gaps="keep")`` too.
-        `BayesianMixedSVC` gets the frame itself, with dates in days.
+        By default one that keeps missing values for linear models, which model them, and fills and flags them for
+        others; kernel models also accept ``TableEncoder(gaps="keep")``.
+        `BayesianMixedSVC` receives the frame itself, with dates in days.
     keep : sequence of column names
-        Columns that are not left out for looking like row numbers or identifiers.  Only for the encoder by default:
-        another one has its own wishes.
+        Columns to use even if they look like row numbers or identifiers.  Only for the default encoder; set it on your
+        own encoder directly.
 
     Attributes
     ----------
-    classes_ : array of the classes
-    encoder_ : the fitted encoder; ``encoder_.describe()`` says what became of each column
+    classes_ : array of the class labels
+    encoder_ : the fitted encoder; ``encoder_.describe()`` shows how each column is encoded
     classifier_ : the fitted model
     target_, weight_ : str or None
-        The names of the columns of labels and of weights, if they were given by name.  Predictions pass them by.
+        The names of the columns of labels and of weights, if they were given by name.  Predictions ignore them.
     seen_ : array or None
-        Numbers made of the rows of ``fit``, or of some of many, by which `n_seen` knows them again.
+        Fingerprints of the training rows, or of a part of them, by which `n_seen` recognises them.
     n_features_in_ : int
-    feature_names_in_ : array of the names of the columns, where they have names
+    feature_names_in_ : array of the names of the columns, if they have names
 
     Notes
     -----
-    Frames to predict have the columns of ``fit`` in their order, and the labels and weights may stay among them; other
-    columns, or another order, are an error, as everywhere in scikit-learn.  Paths of files are read in the types of
-    ``fit``; ``read_table(path, like=model)`` reads a frame so.
+    Frames for prediction must have the columns of ``fit`` in the same order, optionally with labels and weights; other
+    columns, or another order, are an error, as everywhere in scikit-learn.  Files are read with the types of ``fit``;
+    ``read_table(path, like=model)`` does the same for a frame.
 
     ``link_``, ``loo_log_loss_`` and ``n_jobs`` are those of ``classifier_``, if it has them.
 
@@ -93,18 +93,18 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.classifier, self.encoder, self.keep = classifier, encoder, keep
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableClassifier:
-        """Fits the encoder, then the classifier.
+        """Fit the encoder, then the classifier.
 
         Parameters
         ----------
         X : frame or array of shape (n_rows, n_columns), or a source of rows
-            Rows to learn from.  Of files and other sources (`softmargin.chunks`) a sample decides what becomes of the
-            columns, and batches are encoded as they are read: the table need not fit in memory.
+            Training rows.  For files and other sources (`softmargin.chunks`), the encoding is determined from a sample,
+            and batches are encoded as they are read: the table need not fit in memory.
         y : sequence of n_rows labels, or the name of a column of ``X``
             By default the column on the left of the classifier's formula, if there is one.
         sample_weight : sequence of n_rows weights, or the name of a column of ``X``, optional
-            To the classifier a row of weight k is k copies of it, and so it is to the encoder when it looks for
-            medians, gaps and rare levels.
+            A row of weight k counts as k copies of it, for the classifier and for the encoder's medians, missing
+            values and rare levels.
 
         Returns
         -------
@@ -141,11 +141,11 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if self.encoder is None:
             return encoder_for(classifier, keep=keep)
         if keep:
-            raise ValueError("keep is for the encoder by default: give it to the encoder that you pass.")
+            raise ValueError("keep is for the default encoder: set it on the encoder that you pass.")
         return clone(self.encoder)
 
     def encode(self, X: Any) -> Any:
-        """The rows that ``classifier_`` sees: a frame of pandas, an array for an array, or a source for a source."""
+        """The rows as passed to ``classifier_``: a pandas frame, an array for an array, or a source for a source."""
         check_is_fitted(self)
         source = None if isinstance(X, np.memmap) else source_of(X)
         if source is not None:
@@ -157,32 +157,32 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return _named(self.encoder_, self.encoder_.transform(X), X)
 
     def n_seen(self, X: Any) -> int:
-        """How many of these rows are equal to rows of ``fit``, of more than 4,096 rows an estimate.
+        """Number of these rows that are equal to training rows, estimated if there are more than 4,096.
 
-        Whoever judges a model should know.  Entries are compared as the classifier sees them, and texts that it does
-        not see; after a fit from a source no row is known again.
+        This matters for evaluation.  Entries are compared as the classifier receives them, and texts that it does
+        not use; after a fit from a source no row is recognised.
         """
         if self.seen_ is None or source_of(X) is not None:
             return 0
         return n_among(fingerprints(_comparable(self.encoder_, self.encode(X), X)), self.seen_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The more probable class of each row."""
+        """Most probable class of each row."""
         return self._inner.predict(self.encode(X))
 
     @_inner_has("predict_proba")
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, in the order of ``classes_``."""
+        """Probability of each class, in the order of ``classes_``."""
         return self._inner.predict_proba(self.encode(X))
 
     @_inner_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
-        """The logit of the second class, or a score for each of many classes."""
+        """Logit of the second class, or a score for each of many classes."""
         return self._inner.decision_function(self.encode(X))
 
     @_inner_has("latent_mean_and_variance")
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of the latent value of each row."""
+        """Mean and variance of the latent value of each row."""
         return self._inner.latent_mean_and_variance(self.encode(X))
 
     @_inner_has("sample_latent")
@@ -191,9 +191,9 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self._inner.sample_latent(self.encode(X), n_samples, random_state)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of rows whose class is foretold; labels and weights of a frame may be named, as in ``fit``.
+        """Accuracy; labels and weights may be named as columns of a frame, as in ``fit``.
 
-        By default labels are in the column of ``fit``.
+        By default, labels are in the same column as in ``fit``.
         """
         check_is_fitted(self)
         y = self.target_ if y is None and frame_of(X) is not None else y
@@ -204,21 +204,21 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     @property
     def link_(self) -> Any:
-        """What makes probabilities of latent values."""
+        """The map from latent values to probabilities."""
         return self.classifier_.link_
 
     @property
     def loo_log_loss_(self) -> Any:
-        """The leave-one-out log loss on the rows of ``fit``."""
+        """Leave-one-out log loss on the training rows."""
         return self.classifier_.loo_log_loss_
 
     @property
     def n_jobs(self) -> Any:
-        """Threads of the classifier."""
+        """Number of threads of the classifier."""
         return (self.classifier_ if hasattr(self, "classifier_") else self.classifier).n_jobs
 
     def save(self, path: Any) -> None:
-        """Writes encoder and model to one file, which `softmargin.load` reads."""
+        """Save encoder and model to one file, which `softmargin.load` reads."""
         from ..store import save
 
         save(self, path)
@@ -296,13 +296,13 @@ def _without(X: Any, name: str, parameter: str) -> tuple[Any, Any]:
     """The other columns, and that of the labels or weights."""
     frame = frame_of(X)
     if frame is None:
-        raise ValueError(f"{parameter}={name!r} names a column, but X is no frame.")
+        raise ValueError(f"{parameter}={name!r} names a column, but X is not a frame.")
     if name not in frame.columns:
         raise ValueError(f"There is no column {name!r}; {meant(name, map(str, frame.columns))}")
     n_missing = int(frame[name].isna().sum())
     if n_missing:
         raise ValueError(
-            f"Column {name!r} is missing in {n_missing:,} rows: leave those out, nothing can be learned there."
+            f"Column {name!r} is missing in {n_missing:,} rows: drop these, as nothing can be learned from them."
         )
     # Where gaps were left out, truth values are still objects.
     return frame.drop(columns=name), frame[name].infer_objects().to_numpy()

@@ -20,41 +20,41 @@ _WISHES = ("categorical", "drop", "keep")
 
 
 class TableEncoder(FrameTransformer):
-    """Turns a table of numbers, names, dates and gaps into numbers, by a plan that `describe` shows.
+    """Encodes a table of numbers, categories, dates and missing values as numbers; `describe` shows how.
 
-    - Numbers and truth values stay as they are.
-    - Names (texts, categories) become a column of zeros and ones for each level, or one column for two levels.  Rare
+    - Numbers and booleans are unchanged.
+    - Categories (texts, categoricals) become a 0/1 column for each level, or one column for two levels.  Rare
       levels beyond ``max_levels`` are pooled.
-    - Dates become days since the first one and, where these vary, sine and cosine of the time of year, week and day.
-      They are those of UTC; dates without a zone are taken for it.
-    - Columns that say nothing are left out: constant or empty ones, row numbers, texts that differ in nearly every row.
-      ``keep`` has the last two back.
+    - Dates become days since the first one and, if these vary, sine and cosine of the time of year, week and day.
+      Time zones are converted to UTC; dates without one are taken as UTC.
+    - Uninformative columns are left out: constant or empty ones, row numbers, texts that differ in nearly every row.
+      ``keep`` includes the last two.
 
     Parameters
     ----------
     gaps : {"fill", "keep"}
-        Whether missing entries are filled (by the median, or by a level of their own), ten or more with a column that
-        says where they were, or kept as NaN for a model that has its own way with them, as `BayesianLinearSVC` does.
+        Whether missing entries are filled (by the median, or as a separate level), with an indicator column if there
+        are ten or more; or kept as NaN for models that handle them, such as `BayesianLinearSVC`.
     max_levels : int
-        Most levels of a column of names that get a column each.
+        Maximum number of levels of a category that get their own column.
     categorical : sequence of column names
-        Columns whose numbers are names: codes of regions, of products.
+        Columns whose numbers stand for categories: codes of regions, of products.
     drop : sequence of column names
         Columns to leave out.
     keep : sequence of column names
-        Columns that are not left out for looking like row numbers or identifiers.
+        Columns to use even if they look like row numbers or identifiers.
 
     Attributes
     ----------
     plans_ : tuple
-        What becomes of each column, in order.
+        The encoding of each column, in order.
     n_features_in_ : int
-    feature_names_in_ : array of the names of the columns, where they have names
+    feature_names_in_ : array of the names of the columns, if they have names
 
     Notes
     -----
-    `transform` takes the columns of ``fit`` in their order; more of them, or another order, are an error, as everywhere
-    in scikit-learn: ``frame[encoder.feature_names_in_]`` puts them right.
+    `transform` expects the columns of ``fit`` in the same order; additional columns, or another order, are an error, as
+    everywhere in scikit-learn: use ``frame[encoder.feature_names_in_]``.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class TableEncoder(FrameTransformer):
     >>> encoder.get_feature_names_out()[:4].tolist()
     ['age', 'city=Rome', 'seen days', 'seen year sine']
     >>> encoder.describe()[["column", "kind", "note"]].values.tolist()[0]
-    ['age', 'number', '1 of 3 missing, the median instead']
+    ['age', 'number', '1 of 3 missing, replaced by the median']
     """
 
     def __init__(
@@ -88,38 +88,38 @@ class TableEncoder(FrameTransformer):
         self.categorical, self.drop, self.keep = categorical, drop, keep
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableEncoder:
-        """Looks at the columns of ``X``, a frame or an array, and decides what becomes of each.
+        """Determine the encoding of each column of ``X``, a frame or an array.
 
         Parameters
         ----------
         X : frame or array of shape (n_rows, n_columns)
         y : ignored
         sample_weight : sequence of n_rows weights, optional
-            For medians, levels and gaps a row of weight k is k copies of it, and one of weight 0 is not there.  Whether
-            a column says nothing but which row it is, rows decide whatever they weigh.
+            For medians, levels and missing values, a row of weight k counts as k copies of it, and rows of weight 0
+            are ignored.  Whether a column only identifies rows does not depend on weights.
         """
         one_of("gaps", self.gaps, GAPS)
         positive_integer("max_levels", self.max_levels)
         frame, weight = counted(self._frame(X, reset=True), sample_weight)
         if len(frame) < 2:
-            raise ValueError("The table has 1 sample: what varies can be seen in two rows or more.")
+            raise ValueError("The table has 1 sample: at least two rows are needed.")
         wishes = self._wishes([str(name) for name in frame.columns])
         self.plans_ = tuple(plan_of(frame.iloc[:, i], str(name), wishes, weight) for i, name in enumerate(frame))
         _refuse_twice(self.plans_)
         if not self._names:
             reasons = "; ".join(f"{plan.name!r}: {plan.note}" for plan in self.plans_[:5])
-            raise ValueError(f"No column is left to learn from ({reasons}).")
+            raise ValueError(f"No usable column is left ({reasons}).")
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """The columns of ``X`` as numbers."""
+        """Encode the columns of ``X`` as numbers."""
         check_is_fitted(self)
         frame = self._frame(X, reset=False)
         parts = [plan.numbers(frame.iloc[:, i]) for i, plan in enumerate(self.plans_)]
         return np.concatenate(parts, axis=1)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The names of the columns that `transform` returns."""
+        """Names of the columns returned by `transform`."""
         check_is_fitted(self)
         _check_names_out(self, input_features)
         return np.array(self._names, dtype=object)
@@ -128,7 +128,7 @@ class TableEncoder(FrameTransformer):
         categorical, drop, keep = (known_names(wish, getattr(self, wish), names) for wish in _WISHES)
         both = set(drop) & set(keep)
         if both:
-            raise ValueError(f"Column {min(both)!r} is named by drop and by keep: say one of them.")
+            raise ValueError(f"Column {min(both)!r} is in both drop and keep: remove it from one of them.")
         return Wishes(self.gaps == "keep", self.max_levels, categorical, drop, keep)
 
     @property

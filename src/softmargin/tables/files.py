@@ -21,22 +21,22 @@ _PACKED = (".gz", ".bz2", ".xz", ".zip")
 
 
 def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
-    """Reads a table into a frame of pandas.
+    """Read a table into a pandas frame.
 
     Parameters
     ----------
     path : str or path
-        A file of comma-, semicolon- or tab-separated values (``.csv``, ``.tsv``, ``.txt``, packed or not), of Parquet
-        (``.parquet``) or of Arrow (``.feather``, ``.arrow``, ``.ipc``).
+        A file of comma-, semicolon- or tab-separated values (``.csv``, ``.tsv``, ``.txt``, optionally compressed), of
+        Parquet (``.parquet``) or of Arrow (``.feather``, ``.arrow``, ``.ipc``).
     like : fitted `TableClassifier`, `TableEncoder`, or other model, optional
-        Columns that held names in its fit are read as texts, as they are written.  Otherwise a column of codes that
-        were texts there, beside one such as A12, may be numbers here: 007 would be 7, which is another code.
+        Columns that held strings in its fit are read as strings.  Otherwise a column of codes that was read as strings
+        there, because of an entry such as A12, may be read as numbers here: 007 would become 7, another code.
 
     Notes
     -----
-    Texts are in UTF-8, or in UTF-16 with a mark at the beginning.  Their gaps are empty entries, ``NA``, ``N/A``,
-    ``NaN``, ``nan``, ``null``, ``NULL`` and ``?``, and nothing else: ``None`` is a level.  Spaces around entries are no
-    part of them.  Between semicolons, 1,5 is a number.
+    Texts must be in UTF-8, or in UTF-16 with a byte order mark.  Missing values are empty entries, ``NA``, ``N/A``,
+    ``NaN``, ``nan``, ``null``, ``NULL`` and ``?``, and nothing else: ``None`` is a level.  Spaces around entries are
+    removed.  With semicolons as separators, 1,5 is a number.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
 
 
 def write_table(frame: Any, path: str | PathLike[str]) -> None:
-    """Writes a frame of pandas to a file of the kind that its suffix names.
+    """Write a pandas frame to a file, in the format given by its suffix.
 
     >>> import tempfile
     >>> import pandas as pd
@@ -99,7 +99,7 @@ def _tables_beside(path: Path) -> list[str]:
 def _suffix(path: Path) -> str:
     suffix = suffix_of(path, _PACKED)
     if suffix not in SUFFIXES:
-        raise ValueError(f"{str(path)!r} must end in one of {', '.join(SUFFIXES)} to say what kind of table it is.")
+        raise ValueError(f"{str(path)!r} must end in one of {', '.join(SUFFIXES)} , so that its format is known.")
     return suffix
 
 
@@ -124,7 +124,7 @@ def _read_text(path: Path, suffix: str, texts: tuple[str, ...]) -> Any:
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{str(path)!r} is empty.") from error
     except pd.errors.ParserError as error:
-        raise ValueError(f"{str(path)!r} cannot be read as a table of separated values: {error}.") from error
+        raise ValueError(f"{str(path)!r} cannot be read as a CSV table: {error}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{str(path)!r} is not in UTF-8: save it as UTF-8 ({error}).") from error
     return frame.apply(_stripped)

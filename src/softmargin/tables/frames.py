@@ -24,14 +24,14 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
     n_features_in_: int
 
     def describe(self) -> Any:
-        """What becomes of each column: a frame of ``column``, ``kind``, ``becomes`` and ``note``."""
+        """How each column is encoded: a frame of ``column``, ``kind``, ``becomes`` and ``note``."""
         check_is_fitted(self)
         rows = [(plan.name, plan.kind, plan.becomes, plan.note) for plan in self.plans_]
         return pandas().DataFrame(rows, columns=["column", "kind", "becomes", "note"])
 
     @property
     def texts_(self) -> tuple[str, ...]:
-        """The columns of names that were texts in ``fit``; `read_table` reads them as such from other files."""
+        """The columns that held strings in ``fit``; `read_table` reads them as such from other files."""
         return tuple(plan.name for plan in self.plans_ if getattr(plan, "is_text", False))
 
     def _frame(self, X: Any, reset: bool) -> Any:
@@ -98,8 +98,8 @@ def _refuse_lists(frame: Any) -> None:
         lists = frame[name].map(is_list)
         if lists.any():
             raise ValueError(
-                f"Column {name!r} holds lists, such as {frame[name][lists].tolist()[0]!r}: write a column for each of "
-                f"their entries, or leave it out."
+                f"Column {name!r} holds lists, such as {frame[name][lists].tolist()[0]!r}: write their entries "
+                f"to separate columns, or leave it out."
             )
 
 
@@ -119,5 +119,5 @@ def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tupl
     wished = tuple(wished)
     for name in wished:
         if name not in names:
-            raise ValueError(f"{parameter} names {name!r}, which is no column of the table; {meant(name, names)}")
+            raise ValueError(f"{parameter} names {name!r}, which is not a column of the table; {meant(name, names)}")
     return wished

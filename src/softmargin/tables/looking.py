@@ -43,7 +43,7 @@ def plan_of(column: Any, name: str, wishes: Wishes, weight: np.ndarray | None = 
     """
     weight = np.ones(len(column)) if weight is None else weight
     if name in wishes.drop:
-        return Left(name, "as asked")
+        return Left(name, "as requested")
     known = column.dropna()
     if not len(known):
         return Left(name, "empty")
@@ -85,10 +85,10 @@ def kind_of(column: Any) -> str:
 def _number(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
     values = as_numbers(column, name)
     if name not in wishes.keep and _counts_rows(values):
-        return Left(name, f"counts the rows; {_back(name)}")
+        return Left(name, f"looks like row numbers; {_back(name)}")
     n_gaps = float(weight[np.isnan(values)].sum())
     fill = None if wishes.keeps_gaps else weighted_median(values, weight)
-    note = _gap_note(n_gaps, weight.sum(), wishes, "the median instead")
+    note = _gap_note(n_gaps, weight.sum(), wishes, "replaced by the median")
     return Number(name, fill, _flagged(n_gaps, wishes), note)
 
 
@@ -108,7 +108,7 @@ def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
 
 def _back(name: str) -> str:
     """How a column that was left out is had all the same."""
-    return f"keep={name!r} brings it back"
+    return f"use keep={name!r} to include it"
 
 
 def _counts_rows(values: np.ndarray) -> bool:
@@ -132,7 +132,7 @@ def _date(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
     n_gaps = float(weight[np.isnan(days)].sum())
     origin = str(np.datetime64(int(np.floor(first)), "D"))
     fill = None if wishes.keeps_gaps else weighted_median(days, weight) - float(np.floor(first))
-    note = _gap_note(n_gaps, weight.sum(), wishes, "the median instead")
+    note = _gap_note(n_gaps, weight.sum(), wishes, "replaced by the median")
     return Date(name, origin, circles, fill, _flagged(n_gaps, wishes), note)
 
 
@@ -143,11 +143,11 @@ def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Pla
     n = int(known.sum())
     is_wished = name in wishes.categorical or name in wishes.keep
     if n >= _FEW and len(levels) > max(_OWN_SHARE * n, wishes.max_levels) and not is_wished:
-        what = _foreign_form(levels, counts) or f"an identifier, or free text; {_back(name)}"
-        return Left(name, f"{len(levels):,} different texts in {n:,} rows: {what}")
+        what = _foreign_form(levels, counts) or f"an identifier or free text; {_back(name)}"
+        return Left(name, f"{len(levels):,} distinct texts in {n:,} rows: {what}")
     n_missing = float(weight[~known].sum())
     flagged = _flagged(n_missing, wishes)
-    notes = [_gap_note(n_missing, weight.sum(), wishes, "a level of their own" if flagged else "of no level")]
+    notes = [_gap_note(n_missing, weight.sum(), wishes, "as a separate level" if flagged else "assigned to no level")]
     pooled = len(levels) > wishes.max_levels
     if pooled:
         # The most frequent, and of equally frequent ones the first.
@@ -170,7 +170,7 @@ def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:
         return pd.to_numeric(texts, errors="coerce").notna()
 
     if mostly(is_number(texts)):
-        return f"numbers but for entries such as {texts[~is_number(texts)].iloc[0]!r}: leave those empty"
+        return f"numbers except for entries such as {texts[~is_number(texts)].iloc[0]!r}: leave those empty"
     if mostly(is_number(texts.str.replace(r"[,%\s]", "", regex=True))):
         return "looks like numbers written with commas, spaces or %: write plain numbers"
     if mostly(texts.str.fullmatch(_OTHER_DATE)):

@@ -204,10 +204,10 @@ def as_numbers(column: Any, name: str) -> np.ndarray:
     if strange.any():
         raise ValueError(
             f"Column {name!r} holds {column[strange].iloc[0]!r} where numbers were expected; write a number, or leave "
-            f"it empty if it is not known."
+            f"it empty if unknown."
         )
     if np.isinf(values).any():
-        raise ValueError(f"Column {name!r} holds infinity; write a number, or leave it empty if it is not known.")
+        raise ValueError(f"Column {name!r} holds infinity; write a number, or leave it empty if unknown.")
     return values
 
 

@@ -52,8 +52,8 @@ def representative(source: Source, n_rows: int = MOST_ROWS) -> tuple[Any, np.nda
         frame = batch.X
         if not hasattr(frame, "columns"):
             raise ValueError(
-                f"A table has columns with names, and this source has rows of type {type(frame).__name__}: pass "
-                f"frames, or the model itself such arrays."
+                f"A table needs named columns, but this source has rows of type {type(frame).__name__}: pass "
+                f"frames, or pass such arrays to the classifier itself."
             )
         key = keys(np.arange(first, first + len(frame)))
         first += len(frame)

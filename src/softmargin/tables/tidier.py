@@ -35,7 +35,7 @@ class Name(Plan):
         return [self.name]
 
     def numbers(self, column: Any) -> np.ndarray:
-        raise TypeError(f"Column {self.name!r} holds names.")
+        raise TypeError(f"Column {self.name!r} holds text.")
 
 
 class TableTidier(FrameTransformer):
@@ -100,7 +100,7 @@ def _plan_of(column: Any, name: str, is_name: bool, weight: np.ndarray) -> Plan:
         days = as_days(column, name)
         first = 0 if np.isnan(days).all() else int(np.floor(np.nanmin(days)))
         return Date(name, str(np.datetime64(first, "D")), note=note)
-    return Name(name, note + ", a name of their own" if note else "", holds_texts(column))
+    return Name(name, note + ", as a separate level" if note else "", holds_texts(column))
 
 
 def _tidy(plan: Plan, column: Any) -> np.ndarray:
