@@ -80,7 +80,7 @@ def model(visits):
 def test_fit_shows_what_became_of_columns_and_saves_it(visits, tmp_path):
     done = invoke("fit", visits, "--target", "ill", "--out", tmp_path / "m.sm", "--drop", "copies")
     assert done.exit_code == 0, done.output
-    assert "3 rows without 'ill' are left out." in done.stderr
+    assert "3 rows without a value in 'ill' are left out." in done.stderr
     for text in ("category", "days since 2024-01", "missing", "BayesianSVC: 157 rows", "Leave-one-out log loss: "):
         assert text in done.stdout
     table = load(tmp_path / "m.sm")
@@ -226,7 +226,7 @@ def test_compare_prints_all_models_on_one_table(visits):
         (["fit", "{data}", "--target", "ill", "--weight", "copy"], 1, "did you mean 'copies'?"),
         (["fit", "{data}", "--target", "age"], 1, "that is a quantity, not a class"),
         (["fit", "{data}"], 2, "which column holds the labels?"),
-        (["fit", "{data}", "--target", "ill", "--model", "svm"], 2, "'svm' is none of svc, linear"),
+        (["fit", "{data}", "--target", "ill", "--model", "svm"], 2, "'svm' is not one of svc, linear"),
         (["fit", "{data}", "--target", "ill", "--formula", "ill ~ age"], 2, "only --model mixed has groups"),
         (["fit", "{data}", "--target", "ill", "--model", "mixed"], 2, "needs --formula or --groups"),
         (["fit", "{data}", "--target", "ill", "--model", "linear", "--n-inducing", "5"], 2, "has no such option"),
@@ -238,11 +238,11 @@ def test_compare_prints_all_models_on_one_table(visits):
         (["predict", "{model}", "{data}", "--out", "a.docx"], 2, "must end in"),
         (["evaluate", "{model}", "{data}", "--target", "sick"], 1, "no column 'sick'"),
         (["evaluate", "{model}", "{data}", "--target", "copies"], 1, "classes that the probabilities do not know"),
-        (["fit", "{data}", "--target", "ill", "--out", "{data}"], 2, "is the name of a table: models end in .sm"),
-        (["fit", "{data}", "--target", "ill", "--hold-out", "{data}"], 2, "is read by this very command"),
-        (["predict", "{model}", "{data}", "--out", "{data}"], 2, "is read by this very command"),
+        (["fit", "{data}", "--target", "ill", "--out", "{data}"], 2, "suffix of a table: model files end in .sm"),
+        (["fit", "{data}", "--target", "ill", "--hold-out", "{data}"], 2, "is an input of this command"),
+        (["predict", "{model}", "{data}", "--out", "{data}"], 2, "is an input of this command"),
         (["compare", "{data}"], 2, "which column holds the labels?"),
-        (["compare", "{data}", "--target", "ill", "--models", "magic"], 2, "'magic' is none of"),
+        (["compare", "{data}", "--target", "ill", "--models", "magic"], 2, "'magic' is not one of"),
         (["compare", "{data}", "--target", "ill", "--folds", "90"], 1, "fewer than there are folds"),
         (["report", "{model}", "{data}", "--out", "r.pdf"], 2, "must end in .html"),
     ],
@@ -261,7 +261,7 @@ def test_a_table_without_a_known_column_names_the_nearest(model, tmp_path):
     pd.read_csv(held).rename(columns={"age": "Age"}).to_csv(tmp_path / "t.csv", index=False)
     done = invoke("predict", out, tmp_path / "t.csv")
     assert done.exit_code == 1
-    assert "no column 'age', which the model was fitted on; did you mean 'Age'?" in done.output
+    assert "no column 'age', but the model was fitted on it; did you mean 'Age'?" in done.output
 
 
 def test_warnings_are_told_without_their_source(visits, tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ def test_whole_command_in_a_process_of_its_own(tmp_path):
     for table in demo.tables():
         assert table.name in done.stdout
     assert "mean over tables" in done.stdout
-    assert "contradicts" in done.stdout
+    assert "disagrees" in done.stdout
     assert "…" not in done.stdout  # every number fits into 80 columns
     written = tmp_path / "softmargin-demo.png"
     assert f"Picture: {written.resolve()}" in done.stdout

@@ -34,7 +34,7 @@ def fit(visits, *options):
 
 def test_columns_that_look_like_identifiers_are_had_back(visits):
     done = fit(visits)
-    assert "counts the rows; --keep row brings it back" in done.output
+    assert "looks like row numbers; use --keep row to include it" in done.output
     assert "row" not in load(visits.with_name("m.sm")).encoder_.get_feature_names_out()
     fit(visits, "--keep", "row")
     assert "row" in load(visits.with_name("m.sm")).encoder_.get_feature_names_out()
@@ -74,7 +74,7 @@ def test_reports_by_groups(visits, tmp_path):
     for options, whom in ([], "the rows"), (["--groups", "patient"], f"{n_groups} groups of rows"):
         done = invoke("report", tmp_path / "m.sm", tmp_path / "h.csv", "--out", tmp_path / "r.html", *options)
         assert done.exit_code == 0, done.output
-        assert f"draws of {whom}." in (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert f"bootstrap samples of {whom}." in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "patent" in invoke("report", tmp_path / "m.sm", tmp_path / "h.csv", "--groups", "patent").output
 
 
@@ -84,7 +84,7 @@ def test_rows_that_were_seen_are_told_of(visits, tmp_path):
         out = ["--out", tmp_path / "r.html"] if command == "report" else []
         done = invoke(command, tmp_path / "m.sm", visits, *out)
         assert done.exit_code == 0, done.output
-        assert "Warning: 150 of 150 rows that the model is judged by are equal to rows" in done.stderr
+        assert "Warning: 150 of 150 evaluation rows are equal to training rows" in done.stderr
 
 
 @pytest.mark.filterwarnings("always")
@@ -92,7 +92,7 @@ def test_copies_on_both_sides_are_told_of(visits, tmp_path):
     whole = pd.read_csv(visits)
     pd.concat([whole, whole.assign(row=whole["row"] + 150)]).to_csv(visits, index=False)
     done = fit(visits, "--hold-out", tmp_path / "h.csv")
-    assert "if these are copies, all measures flatter it. --split-by COLUMN keeps rows" in done.stderr
+    assert "if these are copies, all measures are too optimistic. --split-by COLUMN keeps rows" in done.stderr
     options = ["--target", "ill", "--models", "logistic regression", "--folds", "3"]
     assert "Warning: " in invoke("compare", visits, *options).stderr
     assert "Warning: " not in invoke("compare", visits, *options, "--groups", "patient").stderr
@@ -120,9 +120,9 @@ def test_comparisons_by_groups(visits):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--split-by", "patient"], 2, "without --hold-out nothing is split"),
+        (["--split-by", "patient"], 2, "requires --hold-out"),
         (["--hold-out", "h.csv", "--split-by", "patent"], 1, "did you mean 'patient'"),
-        (["--groups", "patient"], 2, "only --model mixed has groups; --split-by holds out whole ones"),
+        (["--groups", "patient"], 2, "only --model mixed has groups; to hold out whole groups, use --split-by"),
         (["--hold-out", "h.csv", "--split-by", "gaps"], 1, "Column 'gaps' (--split-by) is missing in 150 rows"),
     ],
 )
@@ -149,7 +149,7 @@ def test_columns_to_choose_from_are_named(visits):
     for command in ("fit", "compare"):
         done = invoke(command, visits)
         assert done.exit_code == 2
-        assert "which column holds the labels? There are 'row', 'patient', 'dose', 'ill'." in done.output
+        assert "which column holds the labels? The table has 'row', 'patient', 'dose', 'ill'." in done.output
 
 
 def test_few_fractions_are_a_quantity_too(visits):

@@ -171,10 +171,10 @@ def contradictions(results: Sequence[Result]) -> str:
     --------
     >>> one = Result("a", "m", error=0.1, log_loss=0.3, brier=0.1, ece=0.1, seconds=1.0, contradictions=2, n_tested=9)
     >>> contradictions([one])
-    'predict contradicts the larger predict_proba: m in 2 of 9 test rows.'
+    'predict disagrees with the largest predict_proba: m in 2 of 9 test rows.'
     """
     counts = [f"{r.model} in {r.contradictions:,} of {r.n_tested:,}" for r in mean_over_tables(results)]
-    return f"predict contradicts the larger predict_proba: {', '.join(counts)} test rows."
+    return f"predict disagrees with the largest predict_proba: {', '.join(counts)} test rows."
 
 
 def draw(path: str | Path) -> Path:
@@ -203,7 +203,7 @@ def draw(path: str | Path) -> Path:
             for ax, model, title in zip(
                 figure.subplots(1, 2, sharey=True),
                 (BayesianSVC(), calibrated_svc()),
-                ("BayesianSVC: the greyer, the less it knows", "SVC with sigmoid calibration"),
+                ("BayesianSVC: grey where it is uncertain", "SVC with sigmoid calibration"),
                 strict=True,
             )
         )

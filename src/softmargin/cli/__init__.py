@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["build", "main"]
 
 _EXTRA = ("typer", "rich", "matplotlib", "pandas")
-_INSTALL = 'The softmargin command needs a few more packages: pip install "softmargin[cli]"'
+_INSTALL = 'The softmargin command needs additional packages: pip install "softmargin[cli]"'
 
 
 def main() -> None:

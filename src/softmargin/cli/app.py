@@ -24,7 +24,7 @@ from .showing import complain
 __all__ = ["application"]
 
 _FAILED, _INTERRUPTED = 1, 130
-_EXITS = "Exit codes: 0 all is well, 1 the data or the model will not do, 2 the command was not understood, 130 Ctrl-C."
+_EXITS = "Exit codes: 0 success, 1 error in the data or the model, 2 error in the command line, 130 Ctrl-C."
 
 
 def application() -> typer.Typer:
@@ -32,7 +32,7 @@ def application() -> typer.Typer:
     app = typer.Typer(
         add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_EXITS
     )
-    app.callback(help="Kernel classifiers that know how sure they are.")(softmargin)
+    app.callback(help="Bayesian kernel classifiers for tables.")(softmargin)
     for command in (demo, fit, predict, evaluate, report, compare):
         app.command(help=command.__doc__)(_answering(command))
     return app
@@ -42,7 +42,7 @@ def softmargin(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=lambda wanted: _show_version(wanted), is_eager=True, help="Show the version and stop."
+            "--version", callback=lambda wanted: _show_version(wanted), is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:

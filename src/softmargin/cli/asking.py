@@ -49,23 +49,27 @@ _MOST_NAMED = 20
 
 Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .feather or .arrow.", show_default=False)]
 ModelFile = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model that `softmargin fit` wrote.", show_default=False)
+    Path, typer.Argument(metavar="MODEL", help="A model saved by `softmargin fit`.", show_default=False)
 ]
-Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of labels.", show_default=False)]
-Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="A column of weights.", show_default=False)]
-Seed = Annotated[int, typer.Option(metavar="NUMBER", min=0, max=2**32 - 1, help="Seeds all that is drawn.")]
-As_json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the labels.", show_default=False)]
+Weight = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="A column with weights of the rows.", show_default=False)
+]
+Seed = Annotated[int, typer.Option(metavar="NUMBER", min=0, max=2**32 - 1, help="Random seed.")]
+As_json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 Categorical = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, whose numbers are names.")
+    str, typer.Option(metavar="COLUMNS", help="Comma-separated columns whose numbers stand for categories.")
 ]
 Keep = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, that are no identifiers: learn from them.")
+    str, typer.Option(metavar="COLUMNS", help="Comma-separated columns to use even if they look like identifiers.")
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Who a row belongs to: patient, school, machine.", show_default=False),
+    typer.Option(
+        metavar="COLUMN", help="The column with the group of each row: patient, school, machine.", show_default=False
+    ),
 ]
-Drop = Annotated[str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, to leave out.")]
+Drop = Annotated[str, typer.Option(metavar="COLUMNS", help="Comma-separated columns to leave out.")]
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ def ask_for_target(data: Path) -> typer.BadParameter:
     """The question which column holds the labels, with those that there are."""
     known = [repr(name) for name in read_table(data).columns]
     listed = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
-    return typer.BadParameter(f"which column holds the labels? There are {listed}.", param_hint="--target")
+    return typer.BadParameter(f"which column holds the labels? The table has {listed}.", param_hint="--target")
 
 
 def without(frame: Any, drop: str) -> Any:
@@ -102,15 +106,15 @@ def labelled(
     if not known.any():
         raise ValueError(f"Column {target!r} is empty.")
     if not known.all():
-        complain(f"{int((~known).sum()):,} rows without {target!r} are left out.")
+        complain(f"{int((~known).sum()):,} rows without a value in {target!r} are left out.")
         frame = frame[known].reset_index(drop=True)
     labels = frame[target].infer_objects()  # truth values beside gaps are objects
     if labels.dtype.kind == "f" and (labels == labels.round()).all():
         labels = labels.astype(int)  # which gaps had made floats
     if not known_classes and _is_quantity(labels):
         raise ValueError(
-            f"Column {target!r} has {labels.nunique():,} different values, such as {labels.tolist()[0]!r}: that is a "
-            f"quantity, not a class. Classes are names or a few whole numbers."
+            f"Column {target!r} has {labels.nunique():,} distinct values, such as {labels.tolist()[0]!r}: that is a "
+            f"quantity, not a class. Classes must be names or a few whole numbers."
         )
     weights = None if weight is None else column(frame, weight, "--weight").to_numpy(dtype=float)
     left = frame.drop(columns=[name for name in (target, weight) if name is not None])
@@ -135,7 +139,7 @@ def columns_of(model: Any, frame: Any) -> Any:
     for name in known:
         if name not in frame.columns:
             raise ValueError(
-                f"The table has no column {name!r}, which the model was fitted on; {meant(name, frame.columns)}"
+                f"The table has no column {name!r}, but the model was fitted on it; {meant(name, frame.columns)}"
             )
     return frame[list(known)]
 
@@ -147,7 +151,7 @@ def model_and_rows(path: Path, data: Path) -> tuple[Any, Any]:
         raise FileNotFoundError(f"There is no model {str(path)!r}; {meant(path.name, beside)}")
     model = load(path)
     if not hasattr(model, "classes_"):
-        raise ValueError(f"{str(path)!r} holds a {type(model).__name__} that was not fitted.")
+        raise ValueError(f"{str(path)!r} holds a {type(model).__name__} that is not fitted.")
     return model, read_table(data, like=model)
 
 
@@ -166,7 +170,7 @@ def target_of(model: Any, target: str | None, frame: Any) -> str:
     """The column of labels: as asked, or as in the fit."""
     name = target or getattr(model, "target_", None)
     if name is None:
-        raise ValueError("The model does not know the name of its labels: say --target COLUMN.")
+        raise ValueError("The model does not know the name of its target column: give --target COLUMN.")
     column(frame, name, "the labels")
     return name
 
@@ -199,7 +203,7 @@ def out_file(path: Path, *formats: str, inputs: Iterable[Path | None] = ()) -> P
     """A path that can be written to, and is none of those that are read."""
     problem = refuse_out(path, formats)
     if problem is None and any(_is_same(path, other) for other in inputs):
-        problem = f"{path} is read by this very command: write to another file."
+        problem = f"{path} is an input of this command: write to another file."
     if problem:
         raise typer.BadParameter(problem, param_hint="--out")
     return path
@@ -217,5 +221,5 @@ def table_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
 def model_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
     """A path that a model can be written to, which is not called like a table."""
     if path.suffix.lower() in SUFFIXES:
-        raise typer.BadParameter(f"{path} is the name of a table: models end in .sm.", param_hint="--out")
+        raise typer.BadParameter(f"{path} has the suffix of a table: model files end in .sm.", param_hint="--out")
     return out_file(path, inputs=inputs)

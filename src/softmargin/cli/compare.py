@@ -40,31 +40,31 @@ def compare(
     data: Data,
     target: Target = None,
     models: Annotated[
-        str, typer.Option(metavar="NAMES", help=f"With commas between, of: {', '.join((*OURS, *RIVALS))}.")
+        str, typer.Option(metavar="NAMES", help=f"Comma-separated, from: {', '.join((*OURS, *RIVALS))}.")
     ] = ",".join(_USUAL),
-    folds: Annotated[int, typer.Option(min=2, help="Of the cross-validation.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds of the cross-validation.")] = 5,
     rows: Annotated[
-        int | None, typer.Option(min=10, help="Compare on a random sample of rows.", show_default=False)
+        int | None, typer.Option(min=10, help="Compare on a random sample of this many rows.", show_default=False)
     ] = None,
     groups: Groups = None,
     categorical: Categorical = "",
     drop: Drop = "",
     keep: Keep = "",
-    n_jobs: Annotated[int | None, typer.Option(help="Fits at once.", show_default=False)] = None,
+    n_jobs: Annotated[int | None, typer.Option(help="Number of fits run in parallel.", show_default=False)] = None,
     seed: Seed = 0,
     as_json: As_json = False,
 ) -> None:
-    """Compare our models and scikit-learn's on a table.
+    """Compare models of softmargin and scikit-learn on a table.
 
-    By cross-validation; all have their default settings and the same folds.  With --groups rows of one group lie in
-    one fold, and nobody learns from the column of groups.  AUC is the mean over folds.
+    By cross-validation, with default settings and the same folds for all.  With --groups, rows of one group are kept
+    in one fold, and the group column is not used as a feature.  AUC is the mean over folds.
     """
     if target is None:
         raise ask_for_target(data)
     chosen = names(models)
     for name in chosen:
         if name not in OURS and name not in RIVALS:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
     X, y, _ = labelled(without(read_table(data), drop), target, None)
     members = groups_of(X, groups)
     X = X if groups is None else X.drop(columns=groups)
@@ -97,7 +97,7 @@ def _refuse_rare(y: np.ndarray, folds: int, target: str) -> None:
     labels, counts = np.unique(y, return_counts=True)
     if counts.min() < folds:
         rare = labels.tolist()[counts.argmin()]
-        fewer = f"say --folds {counts.min()}, or " if counts.min() > 1 else ""
+        fewer = f"use --folds {counts.min()}, or " if counts.min() > 1 else ""
         raise ValueError(
             f"Class {rare!r} of {target!r} has {counts.min()} rows, fewer than there are folds; {fewer}leave it out."
         )
@@ -127,6 +127,6 @@ def _print(found: list[Compared], title: str, folds: int, groups: str | None) ->
     Console(highlight=False).print(shown)
     by, unit = ("", "row by row") if groups is None else (f" by {groups!r}", "group by group")
     say(
-        f"{folds}-fold cross-validation{by}, the same folds for all, default settings, one thread. *: first by log "
-        f"loss, or behind by at most one standard error of the difference, {unit}. AUC is the mean over folds."
+        f"{folds}-fold cross-validation{by}, the same folds for all, default settings, one thread. *: best "
+        f"log loss, or within one standard error of the difference from it, {unit}. AUC is the mean over folds."
     )

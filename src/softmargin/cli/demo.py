@@ -16,15 +16,15 @@ _HEADINGS = {"error": "error", "log_loss": "log loss", "brier": "Brier", "ece": 
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("softmargin-demo.png"),
+    out: Annotated[Path, typer.Option(help="File for the picture.")] = Path("softmargin-demo.png"),
     seed: Seed = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Few splits, in seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use few splits; takes seconds.")] = False,
     as_json: As_json = False,
-    no_picture: Annotated[bool, typer.Option("--no-picture", help="Only the numbers.")] = False,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Print the numbers only.")] = False,
 ) -> None:
-    """See it at work on real tables.
+    """Run softmargin on real tables.
 
-    Compares the models, and draws a decision surface with its uncertainty.
+    Compares models, and draws a decision surface with its uncertainty.
     """
     if not no_picture:
         out_file(out, *_formats())
@@ -60,9 +60,9 @@ def _print_results(console: Any, tables: Sequence[Any], results: Sequence[Any], 
     add_block(shown, "mean over tables", demonstration.mean_over_tables(results))
     console.print(shown)
     console.print(
-        f"Means over {n_splits} stratified splits, the same for all models, 30 % of the rows tested; the best of a "
-        f"block in bold. ECE is over the test rows of all splits together. All settings are defaults, on one thread; "
-        f"calibrated SVC is CalibratedClassifierCV(SVC(), ensemble=False) on scaled columns."
+        f"Means over {n_splits} stratified splits, the same for all models, with 30 % of the rows for testing; the "
+        f"best of each block in bold. ECE is computed on the test rows of all splits together. Default settings, one "
+        f"thread; calibrated SVC is CalibratedClassifierCV(SVC(), ensemble=False) on scaled columns."
     )
     console.print(demonstration.contradictions(results))
 

@@ -15,14 +15,14 @@ def evaluate(
     target: Target = None,
     weight: Weight = None,
     groups: Groups = None,
-    bootstrap: Annotated[int, typer.Option(min=1, help="How often rows are drawn anew for the intervals.")] = 500,
+    bootstrap: Annotated[int, typer.Option(min=1, help="Number of bootstrap samples for the intervals.")] = 500,
     seed: Seed = 0,
     as_json: As_json = False,
 ) -> None:
-    """Measure a model on rows with labels.
+    """Evaluate a model on rows with labels.
 
     Error, balanced error, AUC, log loss, Brier score and calibration error, each with a bootstrap interval.  With
-    --groups whole groups are drawn, for rows of one patient say much the same.
+    --groups, whole groups are resampled, as rows of one group are not independent.
     """
     fitted, frame = model_and_rows(model, data)
     rows, y, weights, members = evaluable(fitted, frame, target, weight, groups)
@@ -40,5 +40,5 @@ def evaluate(
         return
     print_evaluation(found)
     of = "" if members is None else f" of {len(set(members.tolist())):,} groups"
-    drawn = f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap draws."
-    say(f"{drawn} Rows that the fit has seen flatter the model.")
+    drawn = f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap samples."
+    say(f"{drawn} Results on training rows are too optimistic.")

@@ -41,23 +41,27 @@ _FEW_ROWS = 500
 def fit(
     data: Data,
     target: Target = None,
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}.")] = "svc",
+    model: Annotated[str, typer.Option(help=f"Type of model: {', '.join(MODELS)}.")] = "svc",
     formula: Annotated[
         str | None, typer.Option(help="For mixed models: 'ill ~ month + dose + (1 | patient)'.", show_default=False)
     ] = None,
     groups: Annotated[
-        str, typer.Option(metavar="COLUMNS", help="For mixed models without a formula: who a row belongs to.")
+        str,
+        typer.Option(
+            metavar="COLUMNS", help="For mixed models without a formula: the columns with the groups of each row."
+        ),
     ] = "",
-    out: Annotated[Path, typer.Option(help="Where to write the model.")] = Path("model.sm"),
+    out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.sm"),
     hold_out: Annotated[
-        Path | None, typer.Option(help="Write some rows here, unseen by the fit, to evaluate it.", show_default=False)
+        Path | None,
+        typer.Option(help="Hold out some rows and write them to this file, for evaluation.", show_default=False),
     ] = None,
-    share: Annotated[float, typer.Option(min=0.01, max=0.99, help="Of rows to hold out.")] = 0.25,
+    share: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of rows to hold out.")] = 0.25,
     split_by: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Hold out whole groups, as of one patient; only mixed models learn from their column.",
+            help="Hold out whole groups, such as patients; only mixed models use this column in the fit.",
             show_default=False,
         ),
     ] = None,
@@ -65,28 +69,32 @@ def fit(
     categorical: Categorical = "",
     drop: Drop = "",
     keep: Keep = "",
-    loss: Annotated[str | None, typer.Option(help="hinge, logistic or probit.", show_default=False)] = None,
-    n_inducing: Annotated[int | None, typer.Option(min=1, help="Points of a kernel model.", show_default=False)] = None,
-    class_weight: Annotated[str | None, typer.Option(help="'balanced'.", show_default=False)] = None,
-    max_time: Annotated[float | None, typer.Option(help="Seconds after which to stop.", show_default=False)] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="A file to go on from after a crash.", show_default=False)
+    loss: Annotated[str | None, typer.Option(help="Loss: hinge, logistic or probit.", show_default=False)] = None,
+    n_inducing: Annotated[
+        int | None, typer.Option(min=1, help="Number of inducing points of a kernel model.", show_default=False)
     ] = None,
-    n_jobs: Annotated[int | None, typer.Option(help="Threads.", show_default=False)] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="'balanced' to give all classes the same weight.", show_default=False)
+    ] = None,
+    max_time: Annotated[float | None, typer.Option(help="Time limit in seconds.", show_default=False)] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File to save progress in, to resume after a crash.", show_default=False)
+    ] = None,
+    n_jobs: Annotated[int | None, typer.Option(help="Number of threads.", show_default=False)] = None,
     device: Annotated[str | None, typer.Option(help="'cuda' for a graphics processor.", show_default=False)] = None,
     seed: Seed = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while it works.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but the result.")] = False,
     as_json: As_json = False,
 ) -> None:
     """Fit a model to a table and save it.
 
-    What is done to the columns is shown, and saved with the model: texts, categories, dates and gaps are welcome.
+    Text, categories, dates and missing values are encoded; the encoding is shown, and saved with the model.
     """
     model_file(out, inputs=[data, checkpoint])
     if hold_out is not None:
         table_file(hold_out, inputs=[data, out])
     elif split_by is not None:
-        raise typer.BadParameter("without --hold-out nothing is split.", param_hint="--split-by")
+        raise typer.BadParameter("requires --hold-out.", param_hint="--split-by")
     wishes = {"loss": loss, "n_inducing": n_inducing, "class_weight": class_weight, "max_time": max_time}
     wishes |= {"checkpoint": checkpoint, "n_jobs": n_jobs, "device": device}
     target, classifier = _chosen(data, model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
@@ -108,9 +116,7 @@ def fit(
     table.save(out)
     if hold_out is not None:
         write_table(unseen, hold_out)
-        tell_of_seen(
-            table, aside, "" if split_by else " --split-by COLUMN keeps rows that belong together on one side."
-        )
+        tell_of_seen(table, aside, "" if split_by else " --split-by COLUMN keeps rows of one group on the same side.")
     if not (quiet or as_json):
         print_preparation(table.encoder_.describe())
     _tell(table, len(rows), seconds, out, hold_out, as_json)
@@ -128,7 +134,7 @@ def _chosen(
 ) -> tuple[str, Any]:
     """The column of labels, and the classifier."""
     if word not in MODELS:
-        raise typer.BadParameter(f"{word!r} is none of {', '.join(MODELS)}.", param_hint="--model")
+        raise typer.BadParameter(f"{word!r} is not one of {', '.join(MODELS)}.", param_hint="--model")
     given: dict[str, Any] = {}
     if word == "mixed":
         left, _, right = (formula or "").rpartition("~")
@@ -138,7 +144,9 @@ def _chosen(
             raise typer.BadParameter("a mixed model needs --formula or --groups.", param_hint="--model")
     elif formula or groups:
         hint = "--formula" if formula else "--groups"
-        raise typer.BadParameter("only --model mixed has groups; --split-by holds out whole ones.", param_hint=hint)
+        raise typer.BadParameter(
+            "only --model mixed has groups; to hold out whole groups, use --split-by.", param_hint=hint
+        )
     if target is None:
         raise ask_for_target(data)
     classifier = MODELS[word](**given, verbose=verbose, random_state=seed)
@@ -158,7 +166,7 @@ def _split(y: Any, share: float, seed: int, members: Any) -> tuple[np.ndarray, n
     try:
         return held_out(y, share, seed, members)
     except ValueError as error:
-        raise ValueError(f"Rows cannot be held out with all classes on both sides: {error}") from error
+        raise ValueError(f"Rows cannot be held out such that all classes are on both sides: {error}") from error
 
 
 def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | None, as_json: bool) -> None:
@@ -181,7 +189,7 @@ def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | N
             }
         )
         return
-    few = ", too good where rows are few" if n_rows < _FEW_ROWS else ""
+    few = " (too optimistic for so few rows)" if n_rows < _FEW_ROWS else ""
     expected = "" if loo is None else f" Leave-one-out log loss: {loo:.3f}{few}."
     classes = ", ".join(map(str, table.classes_))
     say(f"{type(model).__name__}: {n_rows:,} rows, classes {classes}, {seconds:.1f} s.{expected}")

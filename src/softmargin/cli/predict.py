@@ -16,15 +16,17 @@ def predict(
     model: ModelFile,
     data: Data,
     out: Annotated[
-        Path | None, typer.Option(help="A table to write; by default CSV is printed.", show_default=False)
+        Path | None, typer.Option(help="File for the predictions; by default, CSV is printed.", show_default=False)
     ] = None,
-    keep: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns, with commas between, to copy.")] = "",
-    latent: Annotated[bool, typer.Option("--latent", help="Add mean and sd of the latent function.")] = False,
+    keep: Annotated[str, typer.Option(metavar="COLUMNS", help="Comma-separated columns to copy to the output.")] = "",
+    latent: Annotated[
+        bool, typer.Option("--latent", help="Add the mean and standard deviation of the latent function.")
+    ] = False,
     as_json: As_json = False,
 ) -> None:
-    """Predict the rows of a table.
+    """Predict the class of each row of a table.
 
-    The class of each, and the probabilities of all classes.
+    Gives the predicted class and the probabilities of all classes.
     """
     if out is not None:
         table_file(out, inputs=[model, data])

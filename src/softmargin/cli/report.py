@@ -12,18 +12,18 @@ from .showing import print_json, say
 def report(
     model: ModelFile,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="File for the report.")] = Path("report.html"),
     target: Target = None,
     weight: Weight = None,
     groups: Groups = None,
-    title: Annotated[str | None, typer.Option(help="Its title.", show_default=False)] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.", show_default=False)] = None,
     seed: Seed = 0,
     as_json: As_json = False,
 ) -> None:
-    """Write a page about a model and its predictions.
+    """Write an HTML report on a model and its predictions.
 
-    One HTML file that needs no network: measures, reliability, ROC, what the model found, its surest and least sure
-    rows.  With --groups intervals are those of whole groups, as in evaluate.
+    A single file that needs no network: measures, reliability, ROC, what the model learned, and the rows it is most
+    and least certain about.  With --groups, intervals resample whole groups, as in evaluate.
     """
     from .. import report as pages
 
