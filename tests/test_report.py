@@ -187,16 +187,16 @@ def test_tables_are_shown_as_they_came(shop, classifier):
     described = model.encoder_.describe()
     assert page.column("Columns", "Kind") == described["kind"].tolist()
     assert page.column("Columns", "Note") == described["note"].tolist()
-    gaps = [int(re.match(r"\d+", cell)[0]) for cell in page.column("Columns", "Gaps")]
+    gaps = [int(re.match(r"\d+", cell)[0]) for cell in page.column("Columns", "Missing")]
     assert gaps == rows.drop(columns="bought").isna().sum().tolist()
     assert "Rome" in page.column("Columns", "Entries")[1]
     assert page.column("Columns", "Entries")[2].startswith("2024-01-02")
     cities = (
         rows["city"]
         .where(rows["city"].notna(), "\N{EN DASH}")
-        .loc[list(map(int, page.column("Most open rows", "Row")))]
+        .loc[list(map(int, page.column("Most uncertain rows", "Row")))]
     )
-    assert page.column("Most open rows", "city") == cities.tolist()
+    assert page.column("Most uncertain rows", "city") == cities.tolist()
 
 
 def test_labels_may_come_in_any_way(shop):
@@ -217,9 +217,9 @@ def test_arrays_and_sparse_matrices(tumours, rng):
     model = BayesianLinearSVC().fit(X, y)
     page = Page(report.html(model, X, y))
     assert page.column("Columns", "Column") == [f"x{k}" for k in range(30)]
-    assert len(page.tables["Surest rows"][0]) == 5 + 12  # of many columns those that matter most
+    assert len(page.tables["Most certain rows"][0]) == 5 + 12  # of many columns those that matter most
     largest = int(np.argmax(np.abs(model.coef_[0]) * X.std(axis=0)))
-    assert f"x{largest}" in page.tables["Surest rows"][0]
+    assert f"x{largest}" in page.tables["Most certain rows"][0]
     sparse = BayesianLinearSVC().fit(scipy.sparse.csr_matrix(X), y)
     assert Page(report.html(sparse, scipy.sparse.csr_matrix(X), y)).tables[CONFUSION] == page.tables[CONFUSION]
 
@@ -238,9 +238,9 @@ def test_nullable_and_odd_columns(rng):
     )
     model = Told([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]], ["a", "b"]).fit()
     page = Page(report.html(model, frame, ["a", "b", "b", "a"]))
-    gaps = [int(re.match(r"\d+", cell)[0]) for cell in page.column("Columns", "Gaps")]
+    gaps = [int(re.match(r"\d+", cell)[0]) for cell in page.column("Columns", "Missing")]
     assert gaps == frame.isna().sum().tolist()
-    assert page.column("Columns", "Entries")[3] == "nothing but gaps"
+    assert page.column("Columns", "Entries")[3] == "all missing"
 
 
 def test_classes_that_do_not_occur(rng):
@@ -248,15 +248,15 @@ def test_classes_that_do_not_occur(rng):
     page = Page(report.html(Told(proba, ["a", "b", "c"]).fit(), np.zeros((30, 1)), ["a", "b"] * 15))
     assert page.column("Areas under the ROC curves", "Area")[2] == "\N{EN DASH}"
     alone = Page(report.html(Told(proba, ["a", "b", "c"]).fit(), np.zeros((30, 1)), ["b"] * 30))
-    assert "nothing to put in order" in alone.by_id["ranking"]
+    assert "nothing to rank" in alone.by_id["ranking"]
     two = Page(report.html(Told(rng.dirichlet(np.ones(2), size=30), ["a", "b"]).fit(), np.zeros((30, 1)), ["b"] * 30))
-    assert "nothing to put in order" in two.by_id["ranking"]
+    assert "nothing to rank" in two.by_id["ranking"]
 
 
 def test_one_row():
     page = Page(report.html(Told([[0.25, 0.75]], [0, 1]).fit(), [[1.0]], [0]))
     assert page.column(MEASURES, "Value")[::3] == ["1.000", "1.386"]
-    assert page.column("Surest mistakes", "P(said)") == ["0.750"]
+    assert page.column("Most confident mistakes", "P(predicted)") == ["0.750"]
 
 
 # Mistakes -------------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_one_row():
     [
         ({"y": None}, "needs the labels"),
         ({"y": ["no such class"] * 4}, "does not know, such as 'no such class'"),
-        ({"y": "no such column"}, "names a column that X does not have"),
+        ({"y": "no such column"}, "is not a column of X"),
         ({"y": ["a"] * 3}, "inconsistent numbers of samples"),
         ({"sample_weight": [0.0] * 4}, "All weights are zero"),
         ({"reference": np.ones((4, 3)) / 3}, r"shape \(4, 2\), got \(4, 3\)"),

@@ -121,7 +121,7 @@ def sorted_column(page, table, column):
 @pytest.mark.parametrize("by_key", [False, True])
 def test_tables_sort(opened, by_key):
     page = opened(fragment="#rows")
-    table = "#rows table:has(caption:text-is('Most open rows'))"
+    table = "#rows table:has(caption:text-is('Most uncertain rows'))"
     head = page.locator(table).locator("thead th")
     names = [name.partition("\N{NO-BREAK SPACE}")[0] for name in head.all_inner_texts()]
     where = names.index("P(class)")

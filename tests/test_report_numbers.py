@@ -72,7 +72,7 @@ def test_a_guess_by_shares_is_the_constant_classifier(svc, tumours):
     X, y = tumours[2:]
     page = Page(report.html(svc, X, y))
     share = np.mean(y == "malignant")
-    guesses = list(map(number, page.column(MEASURES, "Shares alone")))
+    guesses = list(map(number, page.column(MEASURES, "Class shares")))
     shares = np.tile([1 - share, share], (len(y), 1))
     expected = [min(share, 1 - share), 0.5, 0.5, log_loss(y, shares), share * (1 - share), 0.0]
     np.testing.assert_allclose(guesses, expected, atol=5.1e-4)
@@ -87,7 +87,7 @@ def test_confusion_matrix_is_that_of_sklearn(n_classes, rng):
     # A cell holds the count, and in an element of its own the share of the class.
     cells = re.findall(r'<td class="number shade-\d (?:right|wrong)">(\d+)', text)
     np.testing.assert_array_equal(np.reshape(cells, (n_classes, n_classes)).astype(int), expected)
-    found = [number(cell) for cell in Page(text).column(CONFUSION, "found")[:-1]]
+    found = [number(cell) for cell in Page(text).column(CONFUSION, "recall")[:-1]]
     recall = recall_score(y, classes[proba.argmax(axis=1)], average=None)
     np.testing.assert_allclose(found, 100 * recall, atol=0.051)
 
@@ -120,7 +120,7 @@ def test_reliability_is_that_of_metrics(svc, tumours):
     np.testing.assert_allclose(
         list(map(number, page.column(title, "Mean probability"))), curve.probability, atol=5.1e-4
     )
-    np.testing.assert_allclose(list(map(number, page.column(title, "Came true"))), curve.frequency, atol=5.1e-4)
+    np.testing.assert_allclose(list(map(number, page.column(title, "Observed"))), curve.frequency, atol=5.1e-4)
     assert list(map(number, page.column(title, "Rows"))) == curve.weight.tolist()
 
 
@@ -141,11 +141,11 @@ def test_weights_are_repeats(svc, tumours, rng):
     assert values(weighted) == values(repeated)
     same = ("Thresholds", "Probabilities of malignant")
     assert all(weighted.tables[name] == repeated.tables[name] for name in same)
-    for name in ("Mean probability", "Came true"):  # their intervals differ: copies of a row say no more than the row
+    for name in ("Mean probability", "Observed"):  # their intervals differ: copies of a row say no more than the row
         curve = "Reliability of the probability of malignant"
         assert weighted.column(curve, name) == repeated.column(curve, name)
     assert weighted.tables[f"{CONFUSION}, by weight of rows"] == repeated.tables[CONFUSION]
-    assert set(weighted.column("Most open rows", "Row")) <= set(map(str, X.index[weight > 0]))
+    assert set(weighted.column("Most uncertain rows", "Row")) <= set(map(str, X.index[weight > 0]))
 
 
 def test_intervals_are_those_of_groups(svc, tumours):
@@ -156,7 +156,7 @@ def test_intervals_are_those_of_groups(svc, tumours):
     found = evaluate(y, proba, classes=svc.classes_, groups=groups, n_bootstrap=20)["log_loss"]
     ends = dict(zip(page.column(MEASURES, "Measure"), page.column(MEASURES, "95 % interval"), strict=True))
     assert next(e for name, e in ends.items() if name.startswith("log loss")) == f"{found.low:.3f} to {found.high:.3f}"
-    assert "draws of 15 groups of rows" in page.text
+    assert "bootstrap samples of 15 groups of rows" in page.text
     gap = log_losses(y, proba, svc.classes_) - log_losses(y, other, svc.classes_)
     sums = pd.Series(gap - gap.mean()).groupby(groups).sum()
     half = 1.96 * np.sqrt(15 / 14 * np.sum(sums**2)) / len(y)
@@ -166,29 +166,31 @@ def test_intervals_are_those_of_groups(svc, tumours):
 
 def test_one_group_shows_nothing(svc, tumours):
     page = Page(report.html(svc, *tumours[2:], groups=np.zeros(len(tumours[3]))))
-    assert "not shown to be better by these rows" in page.text
+    assert "not demonstrably better" in page.text
 
 
 def test_surest_mistakes_come_first_with_their_entries(svc, tumours):
     X, y = tumours[2:]
     page, proba = Page(report.html(svc, X, y)), pd.DataFrame(svc.predict_proba(X), index=X.index)
     wrong = proba[svc.predict(X) != y].max(axis=1).sort_values(ascending=False, kind="stable")
-    assert page.column("Surest mistakes", "Row") == list(map(str, wrong.index[:15]))
+    assert page.column("Most confident mistakes", "Row") == list(map(str, wrong.index[:15]))
     first = X.loc[wrong.index[0]]
-    told = [number(page.column("Surest mistakes", name)[0]) for name in X.columns]
+    told = [number(page.column("Most confident mistakes", name)[0]) for name in X.columns]
     np.testing.assert_allclose(told, first, rtol=5e-4)  # four digits are written
     least = proba.max(axis=1).sort_values(kind="stable").index[:15]
-    assert page.column("Most open rows", "Row") == list(map(str, least))
+    assert page.column("Most uncertain rows", "Row") == list(map(str, least))
 
 
 def test_what_the_model_expected_stands_beside_what_was_found(svc, tumours):
     X, y = tumours[2:]
-    assert f"expected a log loss of {svc.loo_log_loss_:.3f}" in Page(report.html(svc, X, y)).text
+    assert (
+        f"leave-one-out log loss on the training rows was {svc.loo_log_loss_:.3f}" in Page(report.html(svc, X, y)).text
+    )
     lucky = Told(np.tile([0.999, 0.001], (50, 1)), ["benign", "malignant"]).fit()
     lucky.loo_log_loss_ = 0.5
-    assert "perhaps the model learned from these rows" in Page(report.html(lucky, X[:50], ["benign"] * 50)).text
+    assert "the model may have been trained on these rows" in Page(report.html(lucky, X[:50], ["benign"] * 50)).text
     lucky.loo_log_loss_ = 1e-6
-    assert "perhaps these rows are of another population" in Page(report.html(lucky, X[:50], ["benign"] * 50)).text
+    assert "these rows may come from another population" in Page(report.html(lucky, X[:50], ["benign"] * 50)).text
 
 
 def test_a_reference_stands_beside(svc, tumours):
@@ -199,6 +201,6 @@ def test_a_reference_stands_beside(svc, tumours):
     told = dict(zip(values(page), map(number, page.column(MEASURES, "Reference")), strict=True))
     loss = next(value for name, value in told.items() if name.startswith("log loss"))
     assert loss == pytest.approx(log_loss(y, other.predict_proba(X)), abs=5.1e-4)
-    assert "not told apart by these rows" in Page(report.html(svc, X, y, reference=svc)).text
+    assert "not demonstrably different" in Page(report.html(svc, X, y, reference=svc)).text
     bad = np.tile([0.01, 0.99], (len(y), 1))
     assert "lower than that of the reference" in Page(report.html(svc, X, y, reference=bad)).text

@@ -32,8 +32,8 @@ def verdict(p, y):
 def test_better_and_worse_are_said_only_if_chance_does_not_explain_them():
     rng = np.random.default_rng(0)
     p = rng.uniform(0.05, 0.95, 400)
-    assert "probabilities are better than the shares" in verdict(p, rng.random(400) < p)
-    assert "probabilities are worse than the shares" in verdict(p, rng.random(400) < 1 - p)
+    assert "probabilities are better than the class shares" in verdict(p, rng.random(400) < p)
+    assert "probabilities are worse than the class shares" in verdict(p, rng.random(400) < 1 - p)
 
 
 def test_a_little_luck_is_not_called_better():
@@ -48,7 +48,7 @@ def test_a_little_luck_is_not_called_better():
     assert lucky > 5
     # One is expected; that there are more than four has a chance of less than one in two hundred.
     assert sum("probabilities are better" in one for one in said) <= 4
-    assert sum("not shown to be better by these rows than the shares" in one for one in said) > 30
+    assert sum("not demonstrably better than the class shares" in one for one in said) > 30
 
 
 def test_the_interval_is_that_of_pairs():
@@ -66,5 +66,5 @@ def test_rows_that_the_model_has_learned_from_are_told_of():
     frame = pd.DataFrame({"x": rng.normal(size=80), "z": rng.normal(size=80)})
     frame["y"] = np.where(frame["x"] + rng.logistic(size=80) > 0, "yes", "no")
     model = TableClassifier(BayesianLinearSVC()).fit(frame[:60], "y")
-    assert "60 of 60 rows that the model is judged by are equal to rows" in report.html(model, frame[:60])
-    assert "held-out rows tell the truth" in report.html(model, frame[60:])
+    assert "60 of 60 evaluation rows are equal to training rows" in report.html(model, frame[:60])
+    assert "Measures on training rows are too optimistic; use held-out rows" in report.html(model, frame[60:])

@@ -1,7 +1,7 @@
-"""A report about a fitted classifier: one HTML file, to be read by people who did not fit it.
+"""Reports on fitted classifiers: one HTML file, for readers who did not fit the model.
 
-It needs neither a network nor a library of scripts, works without scripts, in print, on a phone and in the dark, and
-has every drawing's numbers beside it.  The same model and rows make the same file.
+It needs no network and no script library, works without scripts, in print, on a phone and in dark mode, and has the
+numbers of every figure next to it.  The same model and rows give the same file.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ def html(
     reference: Any = None,
     random_state: Any = 0,
 ) -> str:
-    """The report as a string of HTML.
+    """Report on a fitted classifier, as a string of HTML.
 
-    It holds, on tabs of their own: measures with 95 % bootstrap intervals beside those of a guess by the shares of the
-    classes, and the confusion matrix; reliability curves and histograms of the probabilities; ROC curves; the surest
-    mistakes, the most open rows and the surest rows, with their entries; relevance of columns, coefficients, selected
-    columns and random effects, whichever the model has; the model in words and the way of its bound; the columns of the
-    data, their gaps and what becomes of them.
+    It has tabs for: measures with 95 % bootstrap intervals, compared with a prediction by the class shares, and the
+    confusion matrix; reliability curves and histograms of the probabilities; ROC curves; the most confident mistakes,
+    the most uncertain and the most certain rows, with their entries; relevance of columns, coefficients, selected
+    columns and random effects, where the model has them; a description of the model and the convergence of its bound;
+    and the columns of the data, with missing values and encoding.
 
     Parameters
     ----------
     model : fitted classifier
         Of softmargin, on its own, in a `softmargin.tables.TableClassifier` or at the end of a scikit-learn pipeline.
-        Any other classifier with ``predict_proba`` has the parts that do not look inside.
+        For any other classifier with ``predict_proba``, the report has the parts that need only predictions.
     X : array, CSR matrix, or frame of pandas or polars
-        Rows to judge the model by, as they came.  Measures on rows that the model has learned from flatter it: hold
-        some out.
+        Rows to evaluate the model on, before any encoding.  Measures on training rows are too optimistic: hold some
+        rows out.
     y : sequence of labels, or the name of a column of ``X``, optional
-        By default the column that a `softmargin.tables.TableClassifier` was told to learn, or that a formula names.
+        By default the target column of a `softmargin.tables.TableClassifier`, or the one that a formula names.
     title : str, optional
-        Of the page; by default the model's name.
+        Title of the page; by default the name of the model.
     sample_weight : sequence of weights, optional
-        A row of weight k counts k times; one of weight 0 is not there.
+        A row of weight k counts k times; rows of weight 0 are ignored.
     groups : sequence of labels, optional
-        Who a row belongs to: intervals of measures and of differences are then those of whole groups, as in
+        The group of each row: intervals of measures and of differences then resample whole groups, as in
         `softmargin.evaluation.evaluate`.
     reference : classifier or array of probabilities, optional
-        Another model, fitted on the same classes, or what it says of these rows: its measures stand beside.
+        Another model, fitted on the same classes, or its predictions for these rows, to compare with.
     random_state : int
         Seeds the bootstrap.
 
     Returns
     -------
     str
-        A whole page.  In a notebook, `write` it and show it with ``IPython.display.IFrame``.
+        A complete page.  In a notebook, `write` it and show it with ``IPython.display.IFrame``.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def html(
     """
     facts = Facts.of(model, X, y, sample_weight, groups, reference, random_state)
     sections = [section for make in SECTIONS if (section := make(facts)) is not None]
-    judged = f"{type(facts.core).__name__}, judged by {plural(facts.rows.n_rows, 'row')}"
+    judged = f"{type(facts.core).__name__}, evaluated on {plural(facts.rows.n_rows, 'row')}"
     known = shown(judged if title is None else title, _TITLE_LENGTH)
     return document(known, _head(facts, known, judged), sections, _foot(facts))
 
@@ -99,7 +99,7 @@ def write(
     reference: Any = None,
     random_state: Any = 0,
 ) -> Path:
-    """Writes the report to a file, which takes the place of what was there once it is complete.
+    """Write the report to a file, which is replaced only once the new one is complete.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def write(
     Returns
     -------
     Path
-        Where it is.
+        The path of the file.
 
     Examples
     --------
@@ -146,6 +146,6 @@ def _head(facts: Facts, title: str, judged: str) -> Markup:
 def _foot(facts: Facts) -> Markup:
     from .. import __version__  # which is not there yet while the package itself is imported
 
-    drawn = plural(facts.evaluation.n_bootstrap, "draw")
+    drawn = plural(facts.evaluation.n_bootstrap, "bootstrap sample")
     whom = "the rows" if facts.members is None else f"{plural(facts.members.max() + 1, 'group')} of rows"
     return paragraph(f"Made by softmargin {__version__}. Intervals are 95 % percentiles of {drawn} of {whom}.")

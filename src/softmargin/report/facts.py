@@ -191,7 +191,7 @@ def _apart(model: Any, core: Any, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         y = X[name] if y is None or isinstance(y, str) else y
         X = X.drop(columns=[name]) if hasattr(X, "iloc") else X.drop(name)
     if isinstance(y, str):
-        raise ValueError(f"y={y!r} names a column that X does not have.")
+        raise ValueError(f"y={y!r} is not a column of X.")
     if y is None:
         raise ValueError("y is None: a report needs the labels of the rows.")
     return X, column_or_1d(np.asarray(y))

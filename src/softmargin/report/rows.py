@@ -34,7 +34,7 @@ class RawColumn(NamedTuple):
         """Its range or its most common entries, in words."""
         present = self.values[~self.is_gap]
         if not len(present):
-            return "nothing but gaps"
+            return "all missing"
         if self.kind == "number":
             low, middle, high = np.quantile(present.astype(float), [0, 0.5, 1])
             return f"{number(low)} to {number(high)}, median {number(middle)}"

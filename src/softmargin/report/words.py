@@ -14,7 +14,7 @@ from .numbers import number, percent, plural
 from .page import LONGEST, listed, shown
 
 _MODELS = {
-    "BayesianSVC": "a Gaussian process behind a hinge loss: a kernel support vector machine on inducing points",
+    "BayesianSVC": "a kernel support vector machine: a Gaussian process with the hinge loss, on inducing points",
     "BayesianGPC": "a Gaussian process classifier with a logistic likelihood, on inducing points",
     "BayesianLinearSVC": "a linear support vector machine with a posterior over its coefficients",
     "BayesianMixedSVC": "a linear support vector machine with random effects",
@@ -24,31 +24,31 @@ _MODELS = {
 #: What two models are said to have above: how the words of such losses begin, and how one speaks of them.
 _USUAL_LOSSES = {"BayesianSVC": ("hinge", "the hinge"), "BayesianGPC": ("logistic", "the logistic one")}
 _LOSSES = {
-    "hinge": "the hinge, its expectation taken exactly",
-    "hinge-augmented": "the hinge under its augmented bound, whose variances are too small",
-    "logistic": "the logistic loss, its expectation taken by quadrature",
-    "logistic-jj": "the logistic loss under the bound of Jaakkola and Jordan",
-    "logistic-taylor": "the logistic loss, expanded about the mean",
-    "probit": "the probit loss, its expectation taken by quadrature",
-    "probit-taylor": "the probit loss, expanded about the mean",
+    "hinge": "the hinge, with its exact expectation",
+    "hinge-augmented": "the hinge, with the augmented bound, whose variances are too small",
+    "logistic": "the logistic loss, with its expectation by quadrature",
+    "logistic-jj": "the logistic loss, with the bound of Jaakkola and Jordan",
+    "logistic-taylor": "the logistic loss, with a Taylor expansion about the mean",
+    "probit": "the probit loss, with its expectation by quadrature",
+    "probit-taylor": "the probit loss, with a Taylor expansion about the mean",
 }
 _INFERENCES = {
-    "auto": "coordinate ascent, or minibatches where there are many rows",
+    "auto": "coordinate ascent, or minibatches if there are many rows",
     "cavi": "coordinate ascent over all rows",
     "svi": "natural-gradient steps on minibatches",
     "adam": "Adam on minibatches",
-    "gibbs": "a Gibbs sampler",
-    "ecm": "a search for the mode",
+    "gibbs": "Gibbs sampling",
+    "ecm": "a search for the posterior mode",
     "batch": "coordinate ascent with an inducing point at every distinct row",
-    "stein": "particles that move by Stein variational gradient descent",
+    "stein": "Stein variational gradient descent with particles",
 }
 _STOPS = {
-    "converged": "it ended because the bound had next to nothing left to gain",
-    "polished": "it ended after a pass of stochastic steps and one over all rows, not run to rest",
-    "passes": "it was cut short by max_iter, the bound still rising",
-    "time": "it was cut short by max_time",
-    "interrupt": "it was interrupted, and kept the best it had found",
-    "stalled": "no step raised the bound any more, though it was not at rest",
+    "converged": "it converged",
+    "polished": "it ended after one pass of stochastic steps and one full pass, without running to convergence",
+    "passes": "it was stopped by max_iter, with the bound still rising",
+    "time": "it was stopped by max_time",
+    "interrupt": "it was interrupted, and kept the best model so far",
+    "stalled": "the bound stopped increasing before it converged",
     "draws": "it ended with the last draw",
     "steps": "it ended with the last step of the particles",
 }
@@ -57,14 +57,14 @@ _TUNINGS = {
     "bound": "the bound of the loss itself",
     "bound-steps": "the bound of the loss itself, by gradient steps",
     "loo": "the logistic bound and then the leave-one-out log loss",
-    "alternate": "the bound of the loss itself, in turns with the belief",
-    "hybrid": "the bound of the loss itself, in turns with the belief",
-    "full": "the bound of the loss itself, together with the belief",
+    "alternate": "the bound of the loss itself, alternating with the posterior",
+    "hybrid": "the bound of the loss itself, alternating with the posterior",
+    "full": "the bound of the loss itself, jointly with the posterior",
 }
 _PRIORS = {
-    "ridge": "one variance for all coefficients, inferred",
-    "ard": "a variance for each coefficient, inferred",
-    "laplace-zero": "each coefficient is zero or not, and the share that is not is part of the prior",
+    "ridge": "one inferred variance for all coefficients",
+    "ard": "an inferred variance for each coefficient",
+    "laplace-zero": "each coefficient is either zero or not, with a prior share of those that are not",
 }
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -74,17 +74,17 @@ def model_sentence(core: Any) -> str:
 
     >>> from softmargin import BayesianSVC
     >>> model_sentence(BayesianSVC())
-    'BayesianSVC: a Gaussian process behind a hinge loss: a kernel support vector machine on inducing points.'
+    'BayesianSVC: a kernel support vector machine: a Gaussian process with the hinge loss, on inducing points.'
     >>> from softmargin import BayesianMixedSVC
-    >>> model_sentence(BayesianMixedSVC(groups=0, kernel="rbf")).endswith("beside the lines.")
+    >>> model_sentence(BayesianMixedSVC(groups=0, kernel="rbf")).endswith("plus a smooth function of the columns.")
     True
     """
     name = type(core).__name__
     usual, words = _USUAL_LOSSES.get(name, ("", ""))
     if usual not in str(getattr(core, "loss_", usual)):
-        return f"{name}: a Gaussian process on inducing points, with another loss than {words}."
+        return f"{name}: a Gaussian process on inducing points, with a loss other than {words}."
     if name == "BayesianMixedSVC" and core.kernel is not None:
-        return f"{name}: {_MODELS[name]}, and a curved function of the columns beside the lines."
+        return f"{name}: {_MODELS[name]}, plus a smooth function of the columns."
     return f"{name}: {_MODELS[name]}." if name in _MODELS else f"{name}, a classifier with probabilities."
 
 
@@ -107,7 +107,7 @@ def _meeting(core: Any) -> str:
     if len(core.classes_) <= 2:
         return ""
     how = getattr(core, "multi_class", "auto")
-    return " Classes meet in one loss." if how == "auto" else f" Classes meet as multi_class={how!r} says."
+    return " All classes share one loss." if how == "auto" else f" Classes are combined by multi_class={how!r}."
 
 
 def _kernel_words(core: Any) -> Iterator[tuple[str, str]]:
@@ -117,16 +117,18 @@ def _kernel_words(core: Any) -> Iterator[tuple[str, str]]:
         judged = len(getattr(core, "tune_history_", None) or ())
         tune = getattr(core, "tune", None)
         if tune is None:
-            yield "Tuning", "none: the kernel was held as given."
+            yield "Tuning", "none: the kernel was kept as given."
         else:
-            tried = f" {plural(judged, 'kernel was', 'kernels were')} judged." if judged else ""
-            yield "Tuning", f"kernels were judged by {_TUNINGS.get(tune, tune)}.{tried}"
+            tried = f" {plural(judged, 'kernel was', 'kernels were')} evaluated." if judged else ""
+            yield "Tuning", f"the kernel was chosen by {_TUNINGS.get(tune, tune)}.{tried}"
     if hasattr(core, "inducing_points_"):
-        yield "Inducing points", f"{len(core.inducing_points_):,}, through which rows see each other."
+        yield "Inducing points", f"{len(core.inducing_points_):,}, by which the covariance of rows is approximated."
     if hasattr(core, "n_frequencies_"):
         particles = core.n_particles_
-        cloud = f", and {plural(particles, 'particle')} over weights and kernels" if particles else ", and no particles"
-        yield "Features", f"waves of {plural(core.n_frequencies_, 'random frequency', 'random frequencies')}{cloud}."
+        cloud = (
+            f", with {plural(particles, 'particle')} over weights and kernels" if particles else ", without particles"
+        )
+        yield "Features", f"{plural(core.n_frequencies_, 'random frequency', 'random frequencies')}{cloud}."
 
 
 def kernel_words(kernel: Any) -> str:
@@ -161,7 +163,7 @@ def _linear_words(core: Any) -> Iterator[tuple[str, str]]:
     given = isinstance(core.prior, str)
     words = _PRIORS.get(core.prior, core.prior) if given else "as given"
     variance = np.ravel(np.asarray(getattr(core, "prior_variance_", np.nan), dtype=float)) if given else np.empty(0)
-    found = f"; the variance was found to be {number(variance[0])}" if len(variance) == 1 else ""
+    found = f"; the inferred variance is {number(variance[0])}" if len(variance) == 1 else ""
     yield "Prior", f"{words}{found}."
     components = getattr(core, "variance_components_", None)
     if components:
@@ -177,9 +179,10 @@ def _inference_words(core: Any) -> Iterator[tuple[str, str]]:
     words = _INFERENCES.get(how, how)
     if how == "auto" and getattr(core, "stop_reason_", "") == "converged":
         words = _INFERENCES["cavi"]
-    nouns = {"gibbs": ("turn", "turns, warm-up included,"), "stein": ("pass or look", "passes and looks")}.get(
-        how, ("pass", "passes")
-    )
+    nouns = {
+        "gibbs": ("iteration", "iterations (warm-up included)"),
+        "stein": ("pass or check", "passes and checks"),
+    }.get(how, ("pass", "passes"))
     passes = plural(len(history), *nouns)
     took = f" in {number(history[-1]['seconds'], 2)} s" if history else ""
     took += ", tuning included" if took and getattr(core, "tune_history_", None) else ""
@@ -194,7 +197,7 @@ def _link_words(core: Any) -> str:
     if how == "loo" and slope is not None:
         return (
             "calibrated on leave-one-out moments of the training rows: latent values are multiplied by "
-            f"{number(slope)} and damped by their variance."
+            f"{number(slope)} and shrunk according to their variance."
         )
     return f"the plain {'probit' if 'Probit' in type(link).__name__ else 'logistic'} link."
 
@@ -208,7 +211,7 @@ def _weight_words(core: Any) -> str:
         f"{shown(label, 20)} {percent(a)} (in the data {percent(b)})"
         for label, a, b in zip(core.classes_, fitted, data, strict=True)
     ]
-    return f"{words}, in which classes have the shares {listed(shares)}. softmargin.prior_shift takes them back."
+    return f"{words}, in which classes have the shares {listed(shares)}. softmargin.prior_shift can undo this."
 
 
 def parameters(core: Any) -> list[tuple[str, str, bool]]:

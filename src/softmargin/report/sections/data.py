@@ -20,12 +20,12 @@ def data(facts: Facts) -> Section:
     """The section."""
     columns = [facts.rows.column(k) for k in range(min(facts.rows.n_columns, _MOST_COLUMNS))]
     gaps = sum(column.n_gaps for column in columns)
-    gap_words = f"{count(gaps)} entries are missing" if gaps else "no entry is missing"
+    gap_words = f"{count(gaps)} entries are missing" if gaps else "no entries are missing"
     more = facts.rows.n_columns - len(columns)
     words = (
         f"{plural(facts.rows.n_rows, 'row')} in {plural(facts.rows.n_columns, 'column')}, of "
         f"{plural(facts.n_classes, 'class', 'classes')}; {gap_words}.{_weights(facts)}"
-        f"{f' The first {len(columns)} columns are listed.' if more else ''}"
+        f"{f' Only the first {len(columns)} columns are listed.' if more else ''}"
     )
     content = joined(paragraph(words), _classes(facts), _columns(facts, columns))
     return Section("data", "Data", content)
@@ -36,7 +36,7 @@ def _weights(facts: Facts) -> str:
         return ""
     weight = facts.weight
     effective = weight.sum() ** 2 / (weight @ weight)
-    return f" Rows have weights, {count(weight.sum())} in all, worth {count(round(effective, 1))} rows of equal weight."
+    return f" Rows have weights, {count(weight.sum())} in total, equivalent to {count(round(effective, 1))} equal ones."
 
 
 def _classes(facts: Facts) -> Markup:
@@ -48,14 +48,14 @@ def _classes(facts: Facts) -> Markup:
     ]
     columns = [Column("Class"), Column("Weight" if facts.is_weighted else "Rows", True), Column("Share", True)]
     learned = sizes(facts.core)
-    words = paragraph(f"In the fit their shares were: {learned}.", class_="hint") if learned else None
+    words = paragraph(f"Shares in the training data: {learned}.", class_="hint") if learned else None
     return joined(table("Classes", columns, rows, sortable=True), words)
 
 
 def _columns(facts: Facts, columns: list[RawColumn]) -> Markup:
     plans = _plans(facts.model)
-    heads = [Column("Column"), Column("Kind"), Column("Gaps", True), Column("Entries")]
-    heads += [Column("Becomes"), Column("Note")] if plans else []
+    heads = [Column("Column"), Column("Kind"), Column("Missing", True), Column("Entries")]
+    heads += [Column("Encoded as"), Column("Note")] if plans else []
     n = facts.rows.n_rows
     rows = []
     for column in columns:
@@ -63,7 +63,7 @@ def _columns(facts: Facts, columns: list[RawColumn]) -> Markup:
         gaps = f"{count(column.n_gaps)} ({percent(column.n_gaps / n)})" if column.n_gaps else "0"
         row: list[Any] = [shown(column.name), kind, Cell(gaps, column.n_gaps), column.summary()]
         rows.append(row + ([becomes, note] if plans else []))
-    hint = "What becomes of a column, and the note, were settled when the model was fitted, by its training rows."
+    hint = "How each column is encoded, and the note, were determined by the training rows."
     return joined(table("Columns", heads, rows, sortable=True), paragraph(hint, class_="hint") if plans else None)
 
 

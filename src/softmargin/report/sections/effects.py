@@ -48,11 +48,16 @@ def _components(facts: Facts, components: dict[str, Any]) -> Markup:
                 with_first = NOTHING if k == 0 else number(matrix[0, k] / (sd[0] * sd[k]), 2)
                 rows.append([shown(factor), *known, shown(effect), Cell(number(sd[k]), sd[k]), with_first])
     many = len(facts.classes) > 2
-    columns = [Column("Factor"), *([Column("Class")] if many else []), Column("Effect"), Column("Sd over groups", True)]
+    columns = [
+        Column("Factor"),
+        *([Column("Class")] if many else []),
+        Column("Effect"),
+        Column("SD between groups", True),
+    ]
     columns.append(Column("Correlation with the first", True))
     caption = [
-        element("strong", "How far groups differ. "),
-        "The standard deviation of each effect over the population of groups, in units of the latent value; compare it "
+        element("strong", "Variation between groups. "),
+        "The standard deviation of each effect across groups, in units of the latent value, to be compared "
         "with the coefficients. Near zero, groups hardly differ.",
     ]
     return figure(table("Variance components", columns, rows, sortable=True), caption)
@@ -71,7 +76,7 @@ def _caterpillar(index: int, keys: list[str], key: Any, part: Any) -> Markup:
     mean, low, high = (part[name].to_numpy(dtype=float) for name in ("mean", "low", "high"))
     groups, n = part["group"].tolist(), len(part)
     clear = int(np.sum((low > 0) | (high < 0)))
-    summary = f"{plural(n, 'group')}; the interval of {clear} leaves out zero."
+    summary = f"{plural(n, 'group')}; the interval excludes zero for {clear}."
     name = f"effects-{index}"
     if n <= _NAMED:
         chart = rows_chart(n, Axis.around([low, high], "effect", include=[0.0]))
@@ -87,8 +92,8 @@ def _caterpillar(index: int, keys: list[str], key: Any, part: Any) -> Markup:
         chart.line(some + 1, mean[some], "c0 solid")
     caption = [
         element("strong", f"{title}. "),
-        "How far each group lies from the population, with its 95 % interval: groups of few rows are drawn towards "
-        f"zero. {summary}",
+        "How far each group deviates from the population, with its 95 % interval; groups with few rows are shrunk "
+        f"towards zero. {summary}",
     ]
     rows = _extremes(list(zip(groups, mean, low, high, strict=True)))
     columns = [Column("Group"), Column("Mean", True), Column("Low", True), Column("High", True)]

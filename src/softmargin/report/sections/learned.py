@@ -25,7 +25,7 @@ def learned(facts: Facts) -> Section | None:
     parts = [*_relevance(facts), *_inclusion(facts), *_coefficients(facts), *random_effects(facts)]
     if not parts:
         return None
-    return Section("learned", "What it learned", element("div", parts, class_="figures"))
+    return Section("learned", "What the model learned", element("div", parts, class_="figures"))
 
 
 # Kernels: relevance --------------------------------------------------------------------------------------------------
@@ -74,13 +74,13 @@ def _relevance(facts: Facts) -> Iterator[Markup]:
     summary = f"Most relevant: {listed(most)}."
     summary += f" {plural(faint, 'column hardly matters', 'columns hardly matter')}." if faint else ""
     words = (
-        "How far the function may bend along a column within its spread: a long bar is a column with a short "
-        "length-scale. It says where the function may change, not which way. "
+        "How much the function can vary with a column over its spread: long bars are columns with short "
+        "length-scales. They show where the function can change, but not in which direction. "
     )
     rows = [[shown(names[k]), *(Cell(number(v[k]), v[k]) for v in (size, scales, spread))] for k in order]
     columns = [Column("Column"), Column("Relevance", True), Column("Length-scale", True), Column("Spread", True)]
     numbers = table("Relevance of columns", columns, rows[:_MOST_NUMBERS], sortable=True)
-    axis = Axis(0, 1.05 * float(size.max()) or 1.0, "spread in length-scales")
+    axis = Axis(0, 1.05 * float(size.max()) or 1.0, "spread / length-scale")
     yield _bars("relevance", "Relevance of columns", names, size, axis, [words, summary], numbers)
 
 
@@ -97,7 +97,7 @@ def _bars(
 
 
 def _shown_of(n: int, total: int) -> str:
-    return f"The first {n} of {total:,} are drawn. " if n < total else ""
+    return f"The first {n} of {total:,} are shown. " if n < total else ""
 
 
 # Linear models: coefficients -----------------------------------------------------------------------------------------
@@ -136,7 +136,8 @@ def _forest(name: str, known: str, names: list[str], mean: np.ndarray, std: np.n
     order = np.argsort(-np.abs(size), kind="stable")
     top = order[:_MOST_BARS]
     chart = rows_chart(
-        len(top), Axis.around([size[top] - half[top], size[top] + half[top]], "effect of one spread", include=[0.0])
+        len(top),
+        Axis.around([size[top] - half[top], size[top] + half[top]], "effect of one standard deviation", include=[0.0]),
     )
     chart.guide([0, 0], [-0.5, len(top) - 0.5])
     chart.lying_whiskers(size[top] - half[top], size[top] + half[top], np.arange(len(top)))
@@ -145,18 +146,18 @@ def _forest(name: str, known: str, names: list[str], mean: np.ndarray, std: np.n
     )
     chart.names([names[k] for k in top])
     clear = [shown(names[k], 30) for k in order if abs(size[k]) > half[k]]
-    summary = f"The interval leaves out zero for {listed(clear)}." if clear else "No interval leaves out zero."
+    summary = f"The interval excludes zero for {listed(clear)}." if clear else "No interval excludes zero."
     title = f"Coefficients, towards {known}"
     caption = [
         element("strong", f"{title}. "),
-        "How far one standard deviation of a column moves the latent value, with the 95 % interval of the posterior; "
-        f"right of zero speaks for {known}. {_shown_of(len(top), len(names))}{summary}",
+        "Change of the latent value for one standard deviation of a column, with the 95 % posterior interval; "
+        f"values right of zero favour {known}. {_shown_of(len(top), len(names))}{summary}",
     ]
     columns = [
         Column("Column"),
         Column("Coefficient", True),
-        Column("Its sd", True),
-        Column("By spread", True),
+        Column("SD", True),
+        Column("Times spread", True),
         Column("P(positive)", True),
     ]
     rows = [
@@ -181,9 +182,14 @@ def _inclusion(facts: Facts) -> Iterator[Markup]:
     for suffix, known, p in _of_classes(facts, included):
         order = np.argsort(-p, kind="stable")
         chosen = [shown(names[k], 30) for k in order if p[k] > 0.5]
-        summary = f"{plural(len(chosen), 'column')} of {len(names):,} more likely than not: {listed(chosen)}."
+        summary = (
+            f"{plural(len(chosen), 'column')} of {len(names):,} with probability above one half: {listed(chosen)}."
+        )
         title = f"Selected columns{f', {known}' if suffix else ''}"
         rows = [[shown(names[k]), Cell(fixed(p[k]), p[k])] for k in order[:_MOST_NUMBERS]]
         numbers = table(title, [Column("Column"), Column("Inclusion", True)], rows, sortable=True)
-        axis, words = Axis(0, 1, "probability of a coefficient"), ["How likely each coefficient is not zero. ", summary]
+        axis, words = (
+            Axis(0, 1, "inclusion probability"),
+            ["The probability that each coefficient is not zero. ", summary],
+        )
         yield _bars(f"inclusion{suffix}", title, names, p, axis, words, numbers)

@@ -17,12 +17,12 @@ from ..page import Cell, Column, Markup, Section, element, joined, paragraph, sc
 
 #: What each measure means.
 _MEANINGS = {
-    "error": "Share of rows whose most probable class is not theirs.",
-    "balanced_error": "The same within each class, then averaged: rare classes count as much as common ones.",
-    "auc": "How often a row of a class is given more of it than a row of another: ½ is chance, 1 is perfect.",
-    "log_loss": "Mean of the negative logarithm of the probability of the class: confident mistakes cost most.",
-    "brier": "Mean squared distance of probabilities from what came true.",
-    "ece": "Mean distance between probabilities and frequencies. Noise alone raises it.",
+    "error": "Share of rows whose most probable class is wrong.",
+    "balanced_error": "The mean error over classes: rare classes count as much as common ones.",
+    "auc": "How often a row of a class gets more probability of it than another row: ½ is chance, 1 is perfect.",
+    "log_loss": "Mean negative logarithm of the probability of the true class: confident mistakes cost most.",
+    "brier": "Mean squared distance between probabilities and outcomes.",
+    "ece": "Mean distance between probabilities and observed frequencies. Noise alone raises it.",
 }
 #: The most classes of a whole matrix, and the most mistakes in a list.
 _MOST_CLASSES, _MOST_MISTAKES = 26, 40
@@ -60,12 +60,12 @@ def verdict(facts: Facts) -> Markup:
     error, guess = facts.evaluation["error"], facts.baseline["error"].value
     loss, baseline = facts.evaluation["log_loss"], facts.baseline["log_loss"].value
     gain = _gain(facts, np.broadcast_to(facts.shares, facts.proba.shape))
-    better = gain.word("better than", "worse than", "not shown to be better by these rows than")
+    better = gain.word("better than", "worse than", "not demonstrably better than")
     return paragraph(
         f"On these {plural(facts.rows.n_rows, 'row')} the model is wrong in ",
         element("strong", percent(error.value)),
-        f" of cases (95 % interval {percent(error.low)} to {percent(error.high)}); always naming the most common class "
-        f"would be wrong in {percent(guess)}. Its probabilities are {better} the shares of the classes alone: a log "
+        f" of cases (95 % interval {percent(error.low)} to {percent(error.high)}); always predicting the most common "
+        f"class would be wrong in {percent(guess)}. Its probabilities are {better} the class shares alone: a log "
         f"loss of {fixed(loss.value)} against {fixed(baseline)}, {gain.in_words(fixed)}.",
         class_="verdict",
     )
@@ -107,22 +107,20 @@ def _gain(facts: Facts, other: np.ndarray) -> _Gain:
 def _loo_words(facts: Facts) -> Markup:
     """What the model expected of rows it has not seen, beside what was found."""
     expected, found = getattr(facts.core, "loo_log_loss_", None), facts.evaluation["log_loss"]
-    warning = told_of_seen(facts.model, facts.X) or (
-        "Measures on rows that the model learned from flatter it; held-out rows tell the truth."
-    )
+    warning = told_of_seen(facts.model, facts.X) or ("Measures on training rows are too optimistic; use held-out rows.")
     if expected is None or math.isnan(expected):
         return paragraph(warning, class_="note")
-    word = "The two agree within what chance allows."
+    word = "The two agree within chance."
     if found.high < expected:
-        word = "That is less than expected by more than chance: perhaps the model learned from these rows."
+        word = "That is lower than expected by more than chance: the model may have been trained on these rows."
     if found.low > expected:
         word = (
-            "That is more than expected by more than chance: perhaps these rows are of another population, or what was "
-            "tuned suits the training rows too well."
+            "That is higher than expected by more than chance: these rows may come from another population, or tuning "
+            "may have overfitted the training rows."
         )
     return paragraph(
-        f"From the training rows alone, each left out in turn, the model expected a log loss of {fixed(expected)}; "
-        f"here it is {fixed(found.value)} ({fixed(found.low)} to {fixed(found.high)}). {word} {warning}",
+        f"The leave-one-out log loss on the training rows was {fixed(expected)}; "
+        f"here the log loss is {fixed(found.value)} ({fixed(found.low)} to {fixed(found.high)}). {word} {warning}",
         class_="note",
     )
 
@@ -132,7 +130,7 @@ def _reference_words(facts: Facts) -> Markup | None:
     if facts.reference is None:
         return None
     gain = _gain(facts, facts.reference)
-    word = gain.word("lower than", "higher than", "not told apart by these rows from")
+    word = gain.word("lower than", "higher than", "not demonstrably different from")
     by = "Row by row" if facts.members is None else "Group by group"
     return paragraph(f"{by}, the log loss is {word} that of the reference: {gain.in_words(number)}.")
 
@@ -143,7 +141,7 @@ def _measures_table(facts: Facts) -> Markup:
         Column("Value", True),
         Column("95 % interval", True),
         Column(""),
-        Column("Shares alone", True),
+        Column("Class shares", True),
     ]
     reference = facts.reference_evaluation
     columns += [Column("Reference", True)] if reference else []
@@ -156,11 +154,11 @@ def _measures_table(facts: Facts) -> Markup:
         what = joined(word, element("span", _MEANINGS[name], class_="meaning"))
         row = [what, fixed(found.value), f"{fixed(found.low)} to {fixed(found.high)}", drawn, fixed(guess)]
         rows.append(row + ([fixed(reference[name].value)] if reference else []))
-    anew = "rows anew, as though they were independent: rows of few groups vary more"
-    anew = anew if facts.members is None else "whole groups of rows anew"
+    anew = "rows as if they were independent; with few groups, intervals should be wider"
+    anew = anew if facts.members is None else "whole groups of rows"
     words = (
-        "Dot and bar: the value and its interval; dashed: a guess that knows the shares of the classes and nothing "
-        f"else. Intervals come from drawing {anew}."
+        "Dot and bar: the value and its interval; dashed: a prediction by the class shares alone. "
+        f"Intervals come from resampling {anew}."
     )
     return joined(table("Measures of the probabilities", columns, rows), paragraph(words, class_="hint"))
 
@@ -173,9 +171,9 @@ def _confusion(facts: Facts) -> Markup:
     head = element(
         "tr",
         element("th", "Class", scope="col"),
-        [element("th", f"said {name}", scope="col", class_="number") for name in names],
+        [element("th", f"predicted {name}", scope="col", class_="number") for name in names],
         element("th", "rows", scope="col", class_="number"),
-        element("th", "found", scope="col", class_="number"),
+        element("th", "recall", scope="col", class_="number"),
     )
     body = [
         element(
@@ -189,18 +187,16 @@ def _confusion(facts: Facts) -> Markup:
     ]
     right = [element("td", percent(_share(matrix[k, k], said[k])), class_="number") for k in range(len(names))]
     body.append(
-        element(
-            "tr", element("th", "right when said", scope="row"), right, element("td"), element("td"), class_="total"
-        )
+        element("tr", element("th", "precision", scope="row"), right, element("td"), element("td"), class_="total")
     )
     caption = f"Confusion matrix{', by weight of rows' if facts.is_weighted else ''}"
     made = element(
         "table", element("caption", caption), element("thead", head), element("tbody", body), class_="confusion"
     )
     words = (
-        "A row of the matrix is a class, a column what the model said: the diagonal is right. The stronger the colour, "
-        "the larger its share of the class. 'Found' is the share of a class that was recognised, 'right when said' how "
-        "far a verdict can be trusted."
+        "Rows of the matrix are true classes and columns are predictions; the diagonal is correct. Stronger colours "
+        "are larger shares of the class. Recall is the share of a class that was recognised, precision the share of "
+        "predictions of a class that were correct."
     )
     return joined(scrolling(made, caption), paragraph(words, class_="hint"))
 
@@ -227,7 +223,7 @@ def _mistakes(facts: Facts) -> Markup:
         for k, j in pairs
         for share in [wrong[k, j] / matrix[k].sum()]
     ]
-    columns = [Column("Class"), Column("Said"), Column("Rows", True), Column("Share of the class", True)]
+    columns = [Column("Class"), Column("Predicted"), Column("Rows", True), Column("Share of the class", True)]
     if not rows:
-        return paragraph("No row was taken for another class.")
+        return paragraph("No row was misclassified.")
     return table(f"Most common mistakes among {len(names)} classes", columns, rows, sortable=True)

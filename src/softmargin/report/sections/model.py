@@ -33,8 +33,8 @@ def _histories(core: Any) -> list[Markup | None]:
     if len(value) < 2 or not np.isfinite(value).any():
         return []
     if getattr(core, "draws_", None) is not None:
-        words = "After the warm-up it should wander about one level: a drift says that chains have not arrived."
-        return [_trace(value, "draws", "Draws", "log-likelihood", "turn", words)]
+        words = "After the warm-up it should fluctuate about one level: a drift means that chains have not converged."
+        return [_trace(value, "draws", "Draws", "log-likelihood", "iteration", words)]
     accepted = np.array([entry.get("accepted", True) for entry in history], dtype=bool)
     if not getattr(core, "n_particles_", 0):
         return [_ascent(value, accepted)]
@@ -43,7 +43,7 @@ def _histories(core: Any) -> list[Markup | None]:
     split = int(reached[-1]) + 1 if len(reached) else len(value)
     words = "Mean log-density of the particles, estimated from minibatches: it should rise and then level off."
     moved = value[split:]
-    later = _trace(moved, "particles", "Particles", "mean log-density", "look", words) if len(moved) > 1 else None
+    later = _trace(moved, "particles", "Particles", "mean log-density", "check", words) if len(moved) > 1 else None
     return [_ascent(value[:split], accepted[:split]), later]
 
 
@@ -54,7 +54,7 @@ def _ascent(value: np.ndarray, accepted: np.ndarray) -> Markup | None:
     seen = (gap > 1e-9 * max(1.0, abs(best))) & np.isfinite(gap)
     if np.sum(seen & accepted) < 2:
         return None
-    chart = Chart(Axis.around(passes[seen], "pass"), Axis.around(gap[seen], "below the best", log=True), left=64)
+    chart = Chart(Axis.around(passes[seen], "pass"), Axis.around(gap[seen], "gap to the best", log=True), left=64)
     kept = _some(np.flatnonzero(seen & accepted))
     chart.line(passes[kept], gap[kept], "c0 solid")
     for which, class_ in ((kept, "c0"), (_some(np.flatnonzero(seen & ~accepted)), "quiet")):
@@ -63,12 +63,12 @@ def _ascent(value: np.ndarray, accepted: np.ndarray) -> Markup | None:
     done, refused = plural(len(value), "pass", "passes"), int(np.sum(~accepted))
     summary = f"After {done} the bound was {number(best, 6)}; the first was {number(best - value[0])} below."
     caption = [
-        element("strong", "The way of the bound. "),
-        "How far each pass stayed below the best one, on a logarithmic scale: a steep fall is quick.",
-        f" Grey are {plural(refused, 'step')} that went too far and were taken back." if refused else "",
-        f" {summary} The bound is the objective of the fit: it does not compare models.",
+        element("strong", "Convergence of the bound. "),
+        "The gap between each pass and the best one, on a logarithmic scale: a steep decline is fast convergence.",
+        f" Grey: {plural(refused, 'step')} that overshot and were undone." if refused else "",
+        f" {summary} The bound is the objective of the fit; it should not be used to compare models.",
     ]
-    return figure(chart.svg("bound", "The way of the bound", summary), caption)
+    return figure(chart.svg("bound", "Convergence of the bound", summary), caption)
 
 
 def _trace(value: np.ndarray, name: str, title: str, label: str, unit: str, words: str) -> Markup:

@@ -34,7 +34,7 @@ def ranking(facts: Facts) -> Section:
     two = facts.n_classes == 2
     curves = [_curve(facts, facts.proba, k) for k in ([1] if two else range(facts.n_classes))]
     if all(math.isnan(curve.area) for curve in curves):
-        return Section("ranking", "Ranking", paragraph("All rows are of one class: there is nothing to put in order."))
+        return Section("ranking", "Ranking", paragraph("All rows are of one class, so there is nothing to rank."))
     parts = [_two(facts, curves[0]), _thresholds(facts)] if two else [_many(facts, curves), _areas(facts, curves)]
     content = joined(paragraph(_words(facts, two)), element("div", parts, class_="figures"))
     return Section("ranking", "Ranking", content)
@@ -42,10 +42,10 @@ def ranking(facts: Facts) -> Section:
 
 def _words(facts: Facts, two: bool) -> str:
     words = (
-        "However a threshold is chosen, some rows of the class are found and some others are mistaken for it. The "
-        "curve shows both, for every threshold at once; it does not depend on calibration."
+        "At any threshold, some rows of the class are found and some others are mistaken for it. The curve shows both "
+        "for all thresholds; it does not depend on calibration."
     )
-    return words if two else f"{words} Each class is set against all others. {left_out_words(facts)}"
+    return words if two else f"{words} Each class is compared with all others. {left_out_words(facts)}"
 
 
 def _curve(facts: Facts, proba: np.ndarray, k: int) -> _Curve:
@@ -69,12 +69,12 @@ def _two(facts: Facts, curve: _Curve) -> Markup:
         classes.append("c7")
     chart.line(*thinned(curve.false, curve.true), classes[0])
     said = facts.confusion / facts.confusion.sum(axis=1, keepdims=True)
-    chart.dots(said[[0], 1], said[[1], 1], "c1", 5.0, ["the threshold one half"])
+    chart.dots(said[[0], 1], said[[1], 1], "c1", 5.0, ["threshold one half"])
     title, summary = "ROC curve", f"The area under the curve is {fixed(curve.area)}."
     caption = [
         element("strong", f"{title}. "),
-        "The nearer to the upper left corner the better; the dashed diagonal is chance, and areas are in brackets. "
-        "The dot is the model's own decision, at one half.",
+        "The closer to the upper left corner, the better; the dashed diagonal is chance, and areas are in brackets. "
+        "The dot is the model's own decision, at threshold one half.",
     ]
     return figure(chart.svg("roc", title, summary), caption, legend(names, classes))
 
@@ -89,11 +89,11 @@ def _thresholds(facts: Facts) -> Markup:
         shares = (found / (weight @ own), mistaken / (weight @ ~own), found / max(found + mistaken, 1e-300))
         trusted = percent(shares[2]) if found + mistaken > 0 else NOTHING
         rows.append([f"{threshold:g}", percent((found + mistaken) / weight.sum()), *map(percent, shares[:2]), trusted])
-    names = ("Threshold", f"Said {known}", "Found", "Others mistaken", "Right when said")
+    names = ("Threshold", f"Predicted {known}", "Recall", "False alarms", "Precision")
     caption = [
         element("strong", "Other thresholds. "),
-        f"What happens if {known} is said wherever its probability exceeds the threshold. If a missed row costs c "
-        "times what a false alarm does, calibrated probabilities call for a threshold of 1 / (1 + c).",
+        f"What happens if {known} is predicted wherever its probability exceeds the threshold. If a missed row costs c "
+        "times as much as a false alarm, the best threshold for calibrated probabilities is 1 / (1 + c).",
     ]
     made = table("Thresholds", [Column(name, k > 0) for k, name in enumerate(names)], rows)
     return figure(made, caption)
@@ -109,7 +109,7 @@ def _many(facts: Facts, curves: list[_Curve]) -> Markup:
     title = "ROC curves, each class against all others"
     caption = [
         element("strong", f"{title}. "),
-        "The nearer to the upper left corner the better; the dashed diagonal is chance. Areas are in brackets.",
+        "The closer to the upper left corner, the better; the dashed diagonal is chance. Areas are in brackets.",
     ]
     key = legend(known, [facts.colour(c.k) for c in drawn])
     return figure(chart.svg("roc", title, f"Areas under the curves: {'; '.join(known)}."), caption, key)

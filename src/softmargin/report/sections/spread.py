@@ -46,8 +46,8 @@ def _histogram(facts: Facts, k: int, name: str, groups: list[_Group], explained:
     title = f"Probabilities of {known}"
     summary = f"The median is {middle[0]} for rows of {first.name} and {middle[1]} for {second.name}."
     words = (
-        f"Rows of {first.name} point up and should lie to the right, those of {second.name} point down and should lie "
-        f"to the left; bars are shares of each. "
+        f"Rows of {first.name} are drawn upwards and should lie to the right, those of {second.name} downwards and to "
+        f"the left; bars are shares of each. "
     )
     caption = [element("strong", f"{title}. "), words if explained else None, summary]
     bins = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(_EDGES)]

@@ -22,23 +22,27 @@ def surest(facts: Facts) -> Section:
     wrong = np.flatnonzero(facts.is_wrong & there)
     every = np.flatnonzero(there)
     columns = [facts.rows.column(k) for k in _columns(facts)]
-    mistakes = paragraph("No row was taken for another class.")
+    mistakes = paragraph("No row was misclassified.")
     if len(wrong):
-        mistakes = _rows_table(facts, "Surest mistakes", wrong[np.argsort(-sure[wrong], kind="stable")], columns)
+        mistakes = _rows_table(
+            facts, "Most confident mistakes", wrong[np.argsort(-sure[wrong], kind="stable")], columns
+        )
     said = ""
     if len(columns) < facts.rows.n_columns:
-        which = f"{len(columns)} that matter most" if relevant_columns(facts) else f"first {len(columns)}"
+        which = f"{len(columns)} most relevant" if relevant_columns(facts) else f"first {len(columns)}"
         said = f" Of {plural(facts.rows.n_columns, 'column')} the {which} are shown."
     content = joined(
         paragraph(
-            "Mistakes of which the model was sure are the most telling rows: a wrong label, an entry out of range, or "
-            f"something that the columns do not say.{said}{_counted(facts)} Press a heading to sort."
+            "Confident mistakes are the most informative rows: wrong labels, entries out of range, or something that "
+            f"the columns do not capture.{said}{_counted(facts)} Click a heading to sort."
         ),
         mistakes,
-        paragraph("Rows about which the model is least sure: classes overlap there, or it has seen too little."),
-        _rows_table(facts, "Most open rows", every[np.argsort(sure[every], kind="stable")], columns),
-        paragraph("Rows about which it is surest: what a class looks like to the model."),
-        _rows_table(facts, "Surest rows", every[np.argsort(-sure[every], kind="stable")], columns),
+        paragraph(
+            "Rows about which the model is least certain: classes overlap there, or it has seen too few similar rows."
+        ),
+        _rows_table(facts, "Most uncertain rows", every[np.argsort(sure[every], kind="stable")], columns),
+        paragraph("Rows about which the model is most certain: what each class looks like to it."),
+        _rows_table(facts, "Most certain rows", every[np.argsort(-sure[every], kind="stable")], columns),
     )
     return Section("rows", "Rows", content)
 
@@ -63,8 +67,8 @@ def _rows_table(facts: Facts, caption: str, order: np.ndarray, columns: list[Raw
     heads = [
         Column("Row"),
         Column("Class"),
-        Column("Said"),
-        Column("P(said)", True),
+        Column("Predicted"),
+        Column("P(predicted)", True),
         Column("P(class)", True),
     ]
     heads += [Column(shown(column.name, 30), column.kind == "number") for column in columns]
