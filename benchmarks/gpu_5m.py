@@ -1,15 +1,15 @@
 """Claim: on an H200, fifteen full passes over five million rows take a second or two, at no loss of accuracy.
 
-5,000,000 simulated rows of 18 columns (see `common.susy_like`), the default kernel with nothing tuned, k-means points,
-the exact hinge: the model of `speed_5m.py`.  A run is fifteen passes of the guarded ascent from the prior, rows on the
-device, with all updates of the belief; the median of three runs counts.  Its AUC on 100,000 rows kept aside is compared
-with that of the CPU, where stochastic steps and one full pass find the belief (single precision, all cores).
+5,000,000 simulated rows of 18 columns (see `common.susy_like`), the default kernel without tuning, k-means points, the
+exact hinge: the model of `speed_5m.py`.  A run is fifteen passes of the guarded ascent from the prior, with rows on the
+device, including all updates of the belief; the median of three runs counts.  Its AUC on 100,000 held-out rows is
+compared with that of the CPU, where stochastic steps and one full pass find the belief (single precision, all cores).
 
-Beside it: one epoch of GPyTorch's SVGP with as many points (minibatches of 8,192 rows, Adam), rows on the device.
+Beside it: one epoch of GPyTorch's SVGP with as many points (minibatches of 8,192 rows, Adam), with rows on the device.
 
-Streamed: where rows exceed a cap of memory they are sent in blocks from the host.  A pass is then compared with what
-binds it, the longer of two: the bare copy of the same blocks, and the pass over rows on the device whose features are
-computed anew as well.
+Streamed: where rows exceed a memory limit, they are sent from the host in blocks.  Such a pass is compared with its
+bottleneck, the slower of two: copying the same blocks alone, and a pass over rows on the device whose features are
+recomputed as well.
 
     python benchmarks/gpu_5m.py [--quick]
 

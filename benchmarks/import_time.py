@@ -1,8 +1,8 @@
 """``import softmargin`` takes less than half a second beyond what scikit-learn takes for itself.
 
-Each import is that of a fresh interpreter, whose modules were compiled before.  Seconds are those of the processor,
-which other work on the machine lengthens little; medians of several runs.  Scikit-learn's own are those of
-``import sklearn.base``, the least that any package of estimators imports, and of ``import sklearn.svm`` beside it.
+Each import runs in a fresh interpreter, with modules compiled beforehand.  Seconds are processor seconds, which other
+work on the machine lengthens little; medians of several runs.  Scikit-learn's own time is that of
+``import sklearn.base``, the least that any package of estimators imports; ``import sklearn.svm`` is shown beside it.
 
     python benchmarks/import_time.py            # needs no data
     python benchmarks/import_time.py --quick

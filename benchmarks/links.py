@@ -1,16 +1,17 @@
-"""Claim: the leave-one-out link is calibrated as well as a slope fitted on held-out rows, at no refit.
+"""Claim: the leave-one-out link is calibrated as well as a slope fitted on held-out rows, without a refit.
 
-First table: ten real two-class sets, three random splits (60 % of at most 4000 rows to train on), a default
+First table: ten real two-class sets, three random splits (trained on 60 % of at most 4000 rows), a default
 `BayesianSVC` for each loss.  Log loss, Brier score and expected calibration error on the test rows, means over
 sets, of four links on the same latent moments: the paper's probit, the plain logistic, a slope fitted on a held-out
 fifth (followed by a refit on everything), and the leave-one-out link.
 
 Second table: the leave-one-out moments of 60 rows against true refits without the row, on four sets: the root mean
-square of the difference in the latent mean, and in the standard deviation.  Other rows' sites answer to a row's
-absence, and the more so the looser the prior: unit variance and the default kernel (variance 10), 200 points.
+square of the difference in the latent mean, and in the standard deviation.  The sites of other rows react when a row is
+left out, and the more so the looser the prior: unit variance and the default kernel (variance 10), 200 points.
 
-Target: log loss of the leave-one-out link within .002 of the held-out slope's for each loss, and a root mean square of
-the mean of at most .02 on every set for the exact hinge at unit variance.  The default kernel is reported beside it.
+Target: for each loss, the log loss of the leave-one-out link is at most .002 above the held-out slope's; for the exact
+hinge at unit variance, the root mean square of the mean is at most .02 on every set.  The default kernel is reported
+beside it.
 
     python benchmarks/links.py --data PATH [--quick]
 """

@@ -1,25 +1,25 @@
-"""The hinge against the logistic loss, on every table there is: the numbers of docs/losses.md.
+"""The hinge against the logistic loss, on every table available: the numbers of docs/losses.md.
 
-Tables: all of raetsch, libsvm and pmlb, and of misc those whose rows are independent (toenail has patients).  Of twins
-one counts: a8a has the rows of a9a, german_numer those of raetsch/german, and `pmlb.py` names those of pmlb.  Classes
-are as they come, covtype's seven included.  Rows with missing entries are left out; columns are standardised.
+Tables: all of raetsch, libsvm and pmlb, and those of misc whose rows are independent (toenail has patients).  Duplicate
+tables count once: a8a has the rows of a9a, german_numer those of raetsch/german, and `pmlb.py` names those of pmlb.
+Classes are as they come, including covtype's seven.  Rows with missing entries are left out; columns are standardised.
 
-Splits: the folds of `pmlb.py`, two of them below 1,000 rows and one above; of other tables (their own splits could not
-be had) 60 % of random rows, two times below 6,000 rows and once above.  At most 4,000 rows are fitted, and as few as
-make 12,000 rows times classes; at most 4,000 are tested.
+Splits: the folds of `pmlb.py`, two of them below 1,000 rows and one above; for other tables (whose own splits were not
+available) 60 % of random rows, twice below 6,000 rows and once above.  At most 4,000 rows are fitted, and rows
+times classes are at most 12,000; at most 4,000 are tested.
 
 Losses: ``hinge``, ``logistic`` and, for the kernel, ``hinge-augmented``; of `BayesianSVC` and of `BayesianLinearSVC`
-with everything else as it is by default, which for more than two classes means Weston-Watkins and softmax.  By default
-the logistic bound judges kernels whatever the loss is, so it does so once for all losses of a split: for two classes
-the fits are those of the default (to rounding); for more, where models of the loss itself say whether the variance is
-held, all losses share what the hinge says.  The seconds (of processor time, to fit and ``predict_proba``, one thread)
-are without the kernel's, which are shown apart.  Noise: the same with the labels of a random tenth of the fitted rows,
-and of no other rows, changed to another class.
+with everything else at its default, which for more than two classes means Weston-Watkins and softmax.  By default the
+logistic bound judges kernels whatever the loss is, so it does so once for all losses of a split.  For two classes, the
+fits are those of the default (up to rounding).  For more classes, where models with the loss itself decide whether the
+variance is held fixed, all losses use the decision of the hinge.  The seconds (of processor time, to fit and
+``predict_proba``, one thread) exclude those of the kernel, which are shown separately.  Noise: the same, with the
+labels of a random tenth of the fitted rows, and of no other rows, changed to another class.
 
-Measures: error; log loss (a class that was not fitted has probability 1e-15); Brier score (half the squared distance of
-the probabilities from what was, for two classes the usual one); expected calibration error of the predicted class.
-Differences are those of pairs: means over tables and their standard errors.  A table is won if the difference is more
-than one standard error of its own, over test rows.
+Measures: error; log loss (a class that was not fitted has probability 1e-15); Brier score (half the squared distance
+between the probabilities and the outcome, which for two classes is the usual one); expected calibration error of the
+predicted class.  Differences are paired: means over tables and their standard errors.  A table is won if the difference
+exceeds one standard error of its own, over test rows.
 
 Target: what docs/losses.md says of the differences.
 

@@ -1,6 +1,6 @@
 """What the studies of Luts and Ormerod (2014) share: hold-outs, a support vector machine with its grid, and pictures.
 
-As in the paper, every model classifies by the sign of its latent mean: links, which calibrate, play no part.
+As in the paper, every model classifies by the sign of its latent mean; calibrating links play no part.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Claim: rows with missing entries, modelled, lower the balanced error or leave it; dropping them does not help.
+"""Claim: modelling missing entries lowers the balanced error or leaves it; dropping incomplete rows does not help.
 
 Section 4.5 of Luts and Ormerod (2014): 3,504 patients with chest pain; sex, age, duration of symptoms and cholesterol,
-which 1,246 patients lack.  Duration (plus one: some are zero) and cholesterol by their logarithms, all standardised.  A
-quarter of the rows is held out at random 100 times, always with cholesterol observed.
+which is missing for 1,246 patients.  Logarithms of duration (plus one: some are zero) and of cholesterol, all columns
+standardised.  A quarter of the rows is held out at random 100 times, always with cholesterol observed.
 
 * VB and Gibbs: all other rows, missing entries modelled: Algorithm 4 and Appendix C (5,000 turns and 5,000 draws);
-* VB, complete: Algorithm 2 on the rows without gaps;
-* SVM, complete: linear, two grids of penalties (`luts.GridSVC`), on the rows without gaps.
+* VB, complete: Algorithm 2 on the rows without missing entries;
+* SVM, complete: linear, two grids of penalties (`luts.GridSVC`), on the rows without missing entries.
 
-Gibbs sees the first splits only, as many as the table says; differences are paired over those that both saw.
+Gibbs sees only the first splits, as many as the table says; differences are paired over those that both saw.
 
 Target: the balanced errors of VB and Gibbs are above those of VB and of the SVM on complete rows by at most one
 standard error of the paired difference.

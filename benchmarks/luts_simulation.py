@@ -1,14 +1,14 @@
-"""Claim: mean-field inference classifies like Gibbs sampling, and no worse than a tuned support vector machine.
+"""Claim: mean-field inference classifies as well as Gibbs sampling, and no worse than a tuned support vector machine.
 
 Section 4.2 of Luts and Ormerod (2014): normal columns, coefficients and intercept from N(0, 1), labels by the logistic
-function; n = 100, 200, 500 rows, d = 10, 50, 100 columns, 200 tables of each size, 1,000 fresh rows to test each.
+function; n = 100, 200, 500 rows, d = 10, 50, 100 columns, 200 tables of each size, each with 1,000 new test rows.
 
 * VB: their Algorithm 2 (``loss="hinge-augmented"``, inverse gamma prior .01, .01), to 1e-10 of the bound as they do;
 * exact: the exact hinge with our default prior;
 * Gibbs: Appendix A, the same prior as VB, one chain of 5,000 turns and 5,000 draws;
 * SVM: linear, two grids of penalties, ten hold-outs each (`luts.GridSVC`; the paper's 100 would take hours).
 
-Gibbs and the SVM see the first of the 200 tables only, as many as the columns ``replicates`` say; differences are
+Gibbs and the SVM see only the first of the 200 tables, as many as the columns ``replicates`` say; differences are
 paired over the tables that both saw, ± a standard error of their mean.
 
 Target, in every cell: VB's balanced error is above that of Gibbs by at most one standard error of the difference, and

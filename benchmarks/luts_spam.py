@@ -1,12 +1,12 @@
-"""Claim: the variables that variational selection takes from the spam table are those that Gibbs sampling takes.
+"""Claim: on the spam table, variational selection takes the same variables as Gibbs sampling.
 
 Section 4.4 of Luts and Ormerod (2014): 4,601 e-mails, 57 standardised columns, the Laplace-zero prior with
-``rho = .01``.  VB takes the exact hinge, as the model does by default; beside it, their Algorithm 3 (the augmented
-bound), both with the search for columns that this package adds.  Gibbs draws from the posterior of their Appendix B,
-one chain of 50,000 turns and 50,000 draws.  A variable is taken if its inclusion probability is above one half.  Bars
-are the darker the likelier the variable speaks for spam, as in their figure 3.
+``rho = .01``.  VB uses the exact hinge, as the model does by default.  Beside it, their Algorithm 3 (the augmented
+bound).  Both include the search for columns that this package adds.  Gibbs draws from the posterior of their
+Appendix B, one chain of 50,000 turns and 50,000 draws.  A variable is selected if its inclusion probability is above
+one half.  Bars are darker the more the variable speaks for spam, as in their figure 3.
 
-Target: of the variables that VB or Gibbs takes, both take at least 85 % (Jaccard's index).
+Target: of the variables that VB or Gibbs selects, both select at least 85 % (Jaccard index).
 
     python benchmarks/luts_spam.py --data PATH [--quick]
 """

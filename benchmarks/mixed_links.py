@@ -1,16 +1,16 @@
-"""Claim: where rows come in groups, a logistic model needs no link but its own.
+"""Claim: with grouped rows, a logistic model needs no other link than its own.
 
-``link="loo"`` fits slope, offset and damping on rows that are left out one by one.  These are rows of known groups, in
-between others of their group.  Rows to come lie beyond them, and a new group has the whole variance of its effect: the
-damping, which says how much a variance counts, is the likelihood's for them, and what it is on other rows does not
-carry over.
+``link="loo"`` fits slope, offset and damping on rows that are left out one by one.  These rows belong to known groups
+and lie between other rows of their group.  Future rows lie beyond them, and a new group has the full variance of its
+effect.  For those, the damping, which says how much a variance counts, is the likelihood's; a value fitted on other rows
+does not carry over.
 
 Eight real tables with random intercepts, five of ``grouped.py`` and three more of R's (ohio of geepack, bacteria of
-MASS, VerbAgg of lme4), the logistic loss, and the two questions of
-``mixed_kernel.py``: later rows of *known groups*, and *new groups*.  The log loss of the likelihood's own link
-(``"logistic"``, which is ``link="auto"``), and how much more that of two others is on the same latent moments: the link
-that is fitted (``"loo"``), and a fitted one whose damping is tied to its slope, so that it has nothing to learn but a
-slope and an offset.  Errors are those of differences, a group being one observation.
+MASS, VerbAgg of lme4), the logistic loss, and the two tasks of ``mixed_kernel.py``: later rows of *known groups*, and
+*new groups*.  The log loss of the likelihood's own link (``"logistic"``, which is ``link="auto"``), and how much higher
+that of two others is on the same latent moments: the fitted link (``"loo"``), and a fitted one whose damping is tied to
+its slope, so that only slope and offset are learned.  Standard errors are those of differences, a group being one
+observation.
 
 ``link="auto"`` was chosen on all tables but toenail, and is judged there.
 

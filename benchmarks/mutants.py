@@ -1,17 +1,17 @@
-"""Claim: of all wrong signs, factors and indices in the mathematics, each breaks a test or has a reason not to.
+"""Claim: each wrong sign, factor and index in the mathematics either fails a test or has a documented reason not to.
 
 Each mutant is one change to the likelihoods, priors, kernels, rows, links, leave-one-out moments, engine, steps or
-Gaussian beliefs: a sign turned, a product made a quotient, a constant raised, a term dropped, an index or a slice moved
-by one, an axis, a comparison, a branch or a choice of two turned round.  Left alone are texts, hints and errors, what
-is set by a name (tolerances, limits) or by a default, and numbers so tiny or huge that they only guard.
+Gaussian beliefs: a sign flipped, a product turned into a quotient, a constant raised, a term dropped, an index or a
+slice moved by one, an axis, a comparison, a branch or a choice of two swapped.  Left alone are texts, hints and errors,
+what is set by a name (tolerances, limits) or by a default, and numbers so tiny or huge that they only guard.
 
 All tests of these parts are collected once, and run once to see which lines each of them reaches.  For each mutant the
-process forks, the function's code is replaced in memory (nothing on disk is touched), and the tests that reach the
-line run, quickest first, until one fails or six seconds of them have passed.  A test that no longer ends has noticed
-too.  `JUSTIFIED` says of those that survive why they are right as well.
+process forks and the function's code is replaced in memory (nothing on disk is touched).  Then the tests that reach the
+line run, quickest first, until one fails or they have run for six seconds.  A test that no longer ends counts as
+failed.  For each surviving mutant, `JUSTIFIED` says why it is correct as well.
 
-With ``--keep FILE`` a later run asks only about mutants that are new, or that survived without a reason; so do runs of
-parts (``--module``, ``--only``) on several machines, whose files are put together.
+With ``--keep FILE`` a later run tries only mutants that are new or that survived without a reason; so do runs of parts
+(``--module``, ``--only``) on several machines, whose files are merged.
 
     python benchmarks/mutants.py [--module loo.py] [--sample 800] [--keep FILE] [--quick]
 """

@@ -1,4 +1,4 @@
-"""Why mutants that no test kills are right as well: see `mutants`."""
+"""Why mutants that no test kills are correct as well: see `mutants`."""
 
 #: By what a mutant is called there: its file, its function, and what became of what.
 JUSTIFIED: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""The mutants of a file of the package: what `mutants` changes, one thing at a time."""
+"""The mutants of a file of the package: what `mutants` changes, one change at a time."""
 
 from __future__ import annotations
 
