@@ -2,8 +2,8 @@
 
 ``link="loo"`` fits slope, offset and damping on rows that are left out one by one.  These rows belong to known groups
 and lie between other rows of their group.  Future rows lie beyond them, and a new group has the full variance of its
-effect.  For those, the damping, which says how much a variance counts, is the likelihood's; a value fitted on other rows
-does not carry over.
+effect.  For those, the damping, which says how much a variance counts, is the likelihood's; a value fitted on other
+rows does not carry over.
 
 Eight real tables with random intercepts, five of ``grouped.py`` and three more of R's (ohio of geepack, bacteria of
 MASS, VerbAgg of lme4), the logistic loss, and the two tasks of ``mixed_kernel.py``: later rows of *known groups*, and

@@ -1,8 +1,8 @@
-"""A new user comes from a fresh environment over the demo to a report on a table of her own in under three minutes.
+"""A new user gets from a fresh environment, through the demo, to a report on her own table in under three minutes.
 
-Every command is copied from README.md, word by word: its first block of commands but the tests, and the block under
-"Your own table".  They run in a fresh clone of the project, with a fresh virtual environment, one after the other;
-packages are those that `pip` finds, in its cache or elsewhere.  The report must be there at the end, whole.
+Every command is copied verbatim from README.md: its first block of commands except the tests, and the block under
+"Your own table".  They run one after the other in a fresh clone of the project, with a fresh virtual environment;
+packages are those that `pip` finds, in its cache or elsewhere.  The report must be there at the end, complete.
 
 Target: under three minutes in all.
 

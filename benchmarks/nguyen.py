@@ -1,11 +1,12 @@
 """The data of Nguyen et al. (2018), "Robust Bayesian Kernel Machine", with their splits, and their Table 2.
 
-Five runs.  Where the paper has its own random split, ours has its sizes, drawn anew by each run.  Official splits are
-the same in all runs.  The test parts of w8a and poker were not to be had: a run there is one of five stratified folds
-of the training part.  Of higgs there are 7,500 rows only.  cod-rna, seismic, epsilon and susy are not here.
+Five runs.  Where the paper uses a random split of its own, ours has its sizes and is drawn anew in each run.  Official
+splits are the same in all runs.  The test parts of w8a and poker were not available: a run there is one of five
+stratified folds of the training part.  Of higgs there are 7,500 rows only.  cod-rna, seismic, epsilon and susy are not
+included.
 
-Columns are divided by their greatest absolute value in the rows that are fitted, which keeps zeros; those of covtype
-are shifted, too, to be between 0 and 1 in these rows, as LIBSVM's scaled version is.  (The paper takes its data from
+Columns are divided by their greatest absolute value in the fitted rows, which keeps zeros; those of covtype are also
+shifted so that they lie between 0 and 1 in these rows, as in LIBSVM's scaled version.  (The paper takes its data from
 LIBSVM's page, and does not say which version.)  Classes are codes from 0, and rows float32.
 """
 

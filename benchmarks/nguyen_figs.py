@@ -1,28 +1,29 @@
-"""Claim: particles need no setting: number, batch, width and variance matter little, and ensembles are no better.
+"""Claim: particles need no tuning: number, batch, width and variance matter little, and ensembles are no better.
 
-Nguyen et al. (2018), Figs. 1 to 5: accuracy and seconds of ``fit`` on a9a and, in place of seismic, which is not to be
-had, connect-4, against the number of particles (1, 2, 3, 10, 30, 100), the rows of a minibatch (2 to 300), the width
-sigma of the Stein kernel, the penalty lambda; and beside one RRF, ten of them by averaging and by voting.
+Nguyen et al. (2018), Figs. 1 to 5: accuracy and seconds of ``fit`` on a9a and on connect-4 (in place of seismic, which
+is not available), against the number of particles (1, 2, 3, 10, 30, 100), the rows of a minibatch (2 to 300), the width
+sigma of the Stein kernel, and the penalty lambda; also one RRF, and ten of them combined by averaging and by voting.
 
-All of it is to take less than about ten minutes on two cores.  So 4,000 rows are fitted and 4,000 others tested, 128
-frequencies and 200 steps are taken whatever the batch, and where the paper has 100 particles, it is 20 here.  Levels
-are lower than those of Table 2; what is asked is what they depend on.  Two lines:
+All of it should take less than about ten minutes on two cores.  So 4,000 rows are fitted and 4,000 others tested, with
+128 frequencies and 200 steps whatever the batch; where the paper has 100 particles, 20 are used here.  Accuracies are
+lower than in Table 2; the question is what they depend on.  Two lines:
 
 * paper: as in the paper, ``start="prior"``, ``stein_kernel="rbf"`` (the median rule of the library), and
   ``temperature="mean"``, that is the mean loss; kernel RBF / lambda, lambda = 1e-3, first length-scales 1, not tuned.
-* default: the estimator's own settings, particles from a Gaussian posterior on.  Its kernel is tuned once for each set,
-  which the seconds leave out: they are printed.
+* default: the estimator's own settings, with particles that start from a Gaussian posterior.  Its kernel is tuned once
+  for each set; the seconds exclude this, and it is printed separately.
 
-lambda: weights w of unit features with penalty lambda/2 |w|^2 + mean loss are standard normal ones of a kernel with
+lambda: weights w of unit features with penalty lambda/2 |w|^2 + mean loss are standard normal weights of a kernel with
 variance 1/lambda at temperature N; N times that objective is temperature 1 and variance 1/(lambda N), which is how the
 default line has it: at the same lambda both have the same mode.  The star is the variance that tuning chose.
 
-sigma: in the units of the library's coordinates (weights of variance one a priori; for the default line, deviations of
-the Gaussian posterior).  The star is the median rule at its last width; the dashed line the default's own kernel.
+sigma: in the units of the library's coordinates (weights of variance one a priori; for the default line, standard
+deviations of the Gaussian posterior).  The star is the median rule at its last width; the dashed line is the default's
+own kernel.
 
-Targets, in points of accuracy, for the default line on both sets, margin 1: 10 particles within it of 100; batches of
-100 and more within it of the best; the kernel that comes by default within it of the best width; and no less accurate
-than RRF and both ensembles less the margin.  lambda and the paper's line are shown as they are.
+Targets, in points of accuracy, for the default line on both sets, with a margin of 1: 10 particles are within it of
+100; batches of 100 and more are within it of the best; the default kernel is within it of the best width; and accuracy
+is no lower than that of RRF and both ensembles minus the margin.  lambda and the paper's line are shown only.
 
     python benchmarks/nguyen_figs.py --data PATH [--quick]
 """

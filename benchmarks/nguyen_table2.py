@@ -1,23 +1,24 @@
 """Claim: with nothing tuned by hand, particles are as accurate as in Nguyen et al. (2018), in minutes on two cores.
 
-Their Table 2, on those of its twelve sets that are to be had (`nguyen.py` says which, and how they are split and
-scaled; of poker, w8a and higgs there is only a part).  Five runs, with seeds 0 to 4: of a9a and ijcnn1, whose parts are
-official, only the seed varies.
+Their Table 2, on those of its twelve sets that are available (`nguyen.py` says which, and how they are split and
+scaled; poker, w8a and higgs are available only in part).  Five runs, with seeds 0 to 4; for a9a and ijcnn1, whose parts
+are official, only the seed varies.
 
 Ours: ``particles``, `BayesianKernelMachine()`, and ``cavi``, the same with ``inference="cavi"``, one Gaussian in place
-of particles; ``n_jobs=2`` and the seed of the run are all that is set.  Rivals, with the grids of `kernel_rivals.py`:
-RKS, FKL, RRF, BSGD.  SVC is scikit-learn's: C of 2^-1, 2^2, 2^5 and gamma of 2^-7, 2^-5, ..., 2^3 by three folds of at
-most 5,000 random rows, then fitted to all; above 60,000 rows it is left out.  One method at a time, on two threads.
+of particles; only ``n_jobs=2`` and the seed of the run are set.  Rivals, with the grids of `kernel_rivals.py`: RKS,
+FKL, RRF, BSGD.  SVC is scikit-learn's: C of 2^-1, 2^2, 2^5 and gamma of 2^-7, 2^-5, ..., 2^3 by three folds of at most
+5,000 random rows, then fitted to all; above 60,000 rows it is left out.  One method at a time, on two threads.
 
-Accuracy in per cent, mean and standard deviation over runs, the log loss where there are probabilities, and all seconds
-of the clock, search included, to fit and to predict the test rows: the mean over runs.  p is that of a paired t-test of
+Accuracy in per cent, mean and standard deviation over runs; the log loss where there are probabilities; and the elapsed
+seconds, search included, to fit and to predict the test rows, as means over runs.  p is that of a paired t-test of
 ``particles`` against the runner-up, the best of the rivals run here (not ours), and against ``cavi``.  Beside them the
 paper's BKM and LIBSVM, as printed: hours, search included, on a Xeon E5.
 
-Target: on a9a, ijcnn1, connect-4, skin and covtype (binary) ``particles`` no more than half a point below the paper's
-BKM, each run in under 15 minutes.  poker, w8a and higgs_small are other data than the paper's: reported as they are.
+Target: on a9a, ijcnn1, connect-4, skin and covtype (binary), ``particles`` is no more than half a point below the
+paper's BKM, each run in under 15 minutes.  poker, w8a and higgs_small differ from the paper's data and are reported
+as they are.
 
-Scores are appended to ``--cache FILE`` as they come, and a second run computes only what is missing there.
+Scores are appended to ``--cache FILE`` as they are computed, and a second run computes only what is missing there.
 
     python benchmarks/nguyen_table2.py --data PATH [--cache FILE] [--sets a9a ...] [--methods particles ...] [--runs 5]
     python benchmarks/nguyen_table2.py --quick

@@ -1,13 +1,14 @@
-"""Claim: as it comes, `BayesianOneClassSVM` finds strange rows no worse than its rivals, and alarms as it says.
+"""Claim: with default settings, `BayesianOneClassSVM` detects unusual rows as well as rivals, with the right alarm rate.
 
-Of each table the rows of one class are the usual ones: 60 % of them, 800 at most, are fitted, and among the others rows
-of all other classes are to be found; once with the largest class as the usual one, and once with the next.  Rivals are
-`OneClassSVM`, `IsolationForest` and `LocalOutlierFactor`, as they come.  ``alarms`` are the share of new usual rows
-that are called strange, where a tenth is asked for (``nu`` or ``contamination`` of the rivals).
+In each table the rows of one class are the usual ones: 60 % of them, 800 at most, are fitted, and rows of all other
+classes are to be found among the rest; once with the largest class as the usual one, and once with the next.  Rivals
+are `OneClassSVM`, `IsolationForest` and `LocalOutlierFactor`, with default settings.  ``alarms`` is the share of new
+usual rows that are called unusual, where a tenth is asked for (``nu`` or ``contamination`` of the rivals).
 
-What it rests on is shown as well, by length-scales in units of sqrt(d), columns being in units of their spread: areas
-under the curve of the mean and of the deviation of the function, and of `OneClassSVM` with the same kernel.  The
-``objective`` could not have chosen among these: it is largest for the smoothest function, whatever is strange.
+The basis of the choice is shown as well, by length-scales in units of sqrt(d), with columns in units of their standard
+deviation: areas under the curve of the mean and of the standard deviation of the function, and of `OneClassSVM` with
+the same kernel.  The ``objective`` could not have chosen among these: it is largest for the smoothest function,
+whatever is unusual.
 
 Length-scale and score were chosen on the first half of the tables; the second judges.
 

@@ -1,13 +1,13 @@
 """Claim: fifty million rows in Parquet files are fitted in less than 1.5 GB, at half the speed of rows in memory.
 
-The script makes the files (18 columns in single precision and a label, see `common.susy_like`; sorted by label within
-each file, as files often are) in a folder that it removes, or in ``--folder``, where they stay.  The model has 64
-points, tuned, and the exact hinge.  Measured, each in a process of its own:
+The script writes the files (18 columns in single precision and a label, see `common.susy_like`; sorted by label within
+each file, as files often are) to a folder that it removes, or to ``--folder``, where they stay.  The model has 64
+points, tuned, and the exact hinge.  Measured, each in its own process:
 
-- a pass over 4,000,000 rows in memory, in rows a second;
+- a pass over 4,000,000 rows in memory, in rows per second;
 - reading the files alone: batches unpacked into arrays, nothing else;
-- the fit: its first reading, which chooses a sample, and one full pass; all of it under a clock that looks at the
-  resident memory of the process twenty times a second.
+- the fit: its first reading, which chooses a sample, and one full pass; throughout, the resident memory of the process
+  is sampled twenty times a second.
 
     python benchmarks/out_of_core.py [--quick] [--folder PATH]
 """

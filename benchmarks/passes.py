@@ -1,14 +1,14 @@
-"""Claim: to 1e-6, extrapolation costs no more passes than plain steps where those are safe, and often far fewer.
+"""Claim: to 1e-6, extrapolation costs no more passes than plain steps where plain steps are safe, and often far fewer.
 
-Passes (every evaluation, rejected candidates too) until the objective is within 1e-3 and within 1e-6 of its
-converged value, relatively; that value is the best of the long runs.  Plain coordinate ascent (``memory=0``)
-against accelerated (``memory=5``), for the exact hinge, the augmented hinge and the Jaakkola-Jordan bound, on six
-real sets: standardised columns, 100 points by k-means++ (all distinct rows where fewer), kernel 4 RBF(sqrt(d)).
+Passes (every evaluation, including rejected candidates) until the objective is within a relative 1e-3 and 1e-6 of its
+converged value, which is the best of the long runs.  Plain coordinate ascent (``memory=0``) against accelerated
+(``memory=5``), for the exact hinge, the augmented hinge and the Jaakkola-Jordan bound, on six real sets: standardised
+columns, 100 points by k-means++ (all distinct rows where there are fewer), kernel 4 RBF(sqrt(d)).
 
-The value: the median over sets of plain / accelerated passes to 1e-6 for each loss, the most passes that an
+The value: for each loss, the median over sets of plain / accelerated passes to 1e-6, the most passes that an
 accelerated run needs, and the sets where acceleration lost, all to 1e-6.  Target: none lost for the augmented hinge
-and Jaakkola-Jordan.  Nothing is promised to 1e-3, where it may lose a pass, nor for the exact hinge, whose plain
-steps are guarded and few.
+and Jaakkola-Jordan.  There is no target for 1e-3, where acceleration may lose a pass, nor for the exact hinge, whose
+plain steps are guarded and few.
 
     python benchmarks/passes.py --data PATH [--quick]
 """

@@ -1,7 +1,7 @@
-"""The many-class tables of PMLB: the folds that every method sees, scores that outlive an interrupted run, and ranks.
+"""The many-class tables of PMLB: the folds that every method sees, scores that survive an interrupted run, and ranks.
 
-A table counts once: of twins (the same rows, or the same source in another coding) the first by name is kept.  Rows
-with missing entries are left out.  Columns are standardised with the rows that are fitted.
+A table counts once: of duplicates (the same rows, or the same source in another coding) the first by name is kept.
+Rows with missing entries are left out.  Columns are standardised with the fitted rows.
 
 Folds: below 1,000 rows five, below 5,000 three, each row tested once; from there on a fifth of the rows is tested,
 once; above 30,000 rows, where the support vector machines would take most of the hours, 20,000 rows are fitted, by

@@ -1,7 +1,7 @@
 """The report of an evaluation of 100,000 rows is one HTML file below 3 MB, written in under 30 s.
 
-Rows are simulated: six columns of numbers, one of them with gaps, two of names, a date; two classes and five.  A model
-is fitted on 5,000 of them and the report written of 100,000 others, predictions, intervals and all.
+Rows are simulated: six numeric columns, one of them with missing entries, two columns of names, a date; two classes and
+five.  A model is fitted on 5,000 rows and the report written for 100,000 others, including predictions and intervals.
 
 Target: under 3 MB and under 30 s, for either number of classes.
 

@@ -1,7 +1,7 @@
 """The other methods that benchmarks compare with, behind ``fit`` and ``predict_proba``.
 
-Each is given what it is known to need: columns are standardised on the training rows, and where a kernel is held fixed
-or a search has to start somewhere, it is the default kernel of `BayesianSVC`, so that the methods differ and not their
+Each gets what it is known to need: columns are standardised on the training rows.  Where a kernel is held fixed or a
+search needs a starting point, it is the default kernel of `BayesianSVC`, so that the methods differ and not their
 settings.  The support vector machines keep scikit-learn's defaults (``C=1``, ``gamma="scale"``).
 
 `SVGP` and `SoftmaxSVGP` need ``pip install torch gpytorch``.

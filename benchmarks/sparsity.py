@@ -1,25 +1,26 @@
-"""Claim: `prior="laplace-zero"` keeps hardly any column of noise by default, at no cost in log loss.
+"""Claim: by default, `prior="laplace-zero"` keeps hardly any noise columns, at no cost in log loss.
 
-Real tables with 0, 20 and 100 columns added that are shuffled copies of their own: the right margins, and nothing to
-say (100 only where that makes at most 140 columns, for the time).  Two disjoint random parts to fit, of at most 200
-rows each, and all other rows to test.  For each loss and share: how many columns of noise and of the table are kept
-(inclusion above one half), the log loss, its forecast `loo_log_loss_`, the error, and the stability of what is kept of
-the table's own columns: the size of the intersection of the two parts' choices over that of the union.  Means over
-tables; log losses also as paired differences from the hinge with rho=.5, with standard errors over tables.
+Real tables with 0, 20 and 100 columns added that are shuffled copies of their own: the right marginal distributions,
+but no information (100 only where that makes at most 140 columns, for the time).  Two disjoint random parts to fit, of
+at most 200 rows each, and all other rows to test.  For each loss and share: how many noise columns and columns of the
+table are kept (inclusion above one half), the log loss, its prediction `loo_log_loss_`, the error, and the stability
+of the choice among the table's own columns: the size of the intersection of the two parts' choices over that of the
+union.  Means over tables; log losses also as paired differences from the hinge with rho=.5, with standard errors over
+tables.
 
-Why the hinge keeps noise: to let one more column in gains about c chi2 / 2 nats if it is noise, c being the sum of the
-rows' squared slopes over that of their curvatures, and what it must pay, the width of its prior over that of its
-posterior, does not depend on c.  Of a likelihood c is about 1, and less once columns have been let in; of the hinge it
-is more where classes overlap.  It is printed beside.
+Why the hinge keeps noise: including one more column gains about c chi2 / 2 nats if it is noise, c being the sum of the
+rows' squared slopes over that of their curvatures.  What it must pay, the width of its prior over that of its
+posterior, does not depend on c.  For a likelihood c is about 1, and less once columns have been included; for the hinge
+it is more where classes overlap.  It is printed beside the rest.
 
-The default was chosen on five tables (the first) and is judged on six others.  Last, two tables with 20 columns of
-noise by draws (Gibbs): whether what is kept is the posterior's doing or the variational belief's.
+The default was chosen on five tables (the first) and is judged on six others.  Last, two tables with 20 noise columns
+by Gibbs draws: whether what is kept is due to the posterior or to the variational approximation.
 
-Target, on the tables that judge: the default keeps at most 2 % of the columns of noise, with a log loss no worse than
-that of the hinge with rho=.5 by more than a standard error, whatever the number of columns added.
+Target, on the judging tables: the default keeps at most 2 % of the noise columns, with a log loss no worse than that of
+the hinge with rho=.5 by more than a standard error, whatever the number of columns added.
 
-It is missed by little: of 20 columns of noise half of one is kept, and where none are added the log loss is worse by
-one and a half standard errors, for many weak columns add up to something.
+It is narrowly missed: of 20 noise columns half of one is kept, and where none are added the log loss is worse by one
+and a half standard errors, because many weak columns add up to something.
 
     python benchmarks/sparsity.py --data PATH [--quick]
 """

@@ -1,13 +1,13 @@
-"""Claim: on five million rows, minibatches arrive in less time than one full pass takes.
+"""Claim: on five million rows, minibatches converge in less time than one full pass takes.
 
-The model is the default kernel with nothing tuned, ``10 * RBF + 1`` with length-scales of the columns' spread times the
-root of their number, on k-means points, with the exact hinge, in single precision.  The yardstick of accuracy is
-the AUC, on 100,000 rows kept aside, of the *converged* model: full passes from the end of the minibatches until the
-bound rests.  The walk has settled when its AUC is within 2e-4 of that, and stays there to the end; the seconds in which
-the AUC is looked at do not count.  Times are given in full passes of the same run: a busy machine slows both.
+The model is the default kernel without tuning, ``10 * RBF + 1`` with length-scales of the columns' standard deviations
+times the root of their number, on k-means points, with the exact hinge, in single precision.  The reference for
+accuracy is the AUC, on 100,000 held-out rows, of the *converged* model: full passes from the end of the minibatches
+until the bound stops changing.  A run has settled when its AUC is within 2e-4 of that and stays there to the end; time
+spent computing the AUC does not count.  Times are given in full passes of the same run: a busy machine slows both.
 
-Left to itself (its tolerance, its own end) the walk also gives the peak of memory: that of the process when columns,
-points and beliefs are found, less what it held before there was data, in units of the float32 table.
+With its own tolerance and stopping rule, the run also gives the peak memory: that of the process while columns, points
+and beliefs are found, minus what it held before there was data, in units of the float32 table.
 
     python benchmarks/speed_5m.py [--quick] [--susy FILE]
 

@@ -1,15 +1,15 @@
 """Claim: `BayesianSVC` is several times faster than GPyTorch's SVGP, at no worse log loss.
 
 SVGP as in `rivals.py`: as many points, placed by k-means, one length-scale for each column, natural gradients for the
-variational parameters, Adam for the kernel and the points, batches of 1,024; in either part with the step sizes that
-served it best of those tried (natural .03 to .3, Adam .003 to 1).  Both libraries get the same number of threads
-(``--threads``, by default 1: on busy cores more of them make PyTorch many times slower), and rows in single precision,
-which is what GPyTorch computes in.
+variational parameters, Adam for the kernel and the points, batches of 1,024; in each part with the best step sizes of
+those tried (natural .03 to .3, Adam .003 to 1).  Both libraries get the same number of threads (``--threads``, by
+default 1: on busy cores more of them make PyTorch many times slower), and rows in single precision, in which GPyTorch
+computes.
 
-1. 100,000 rows: covtype (class 2 against the rest, random rows) with ``--data``, otherwise simulated in the manner of
-   SUSY; 20,000 others are tested.  The default model against SVGP with 512 points, which trains until its test log loss
-   is no greater than ours, looked at eight times an epoch off the clock, for at most ten epochs; should it never get
-   there, its time is a lower bound.  Target: at least 4 times faster.
+1. 100,000 rows: covtype (class 2 against the rest, random rows) with ``--data``, otherwise simulated like SUSY; 20,000
+   others are tested.  The default model against SVGP with 512 points, which trains until its test log loss is no
+   greater than ours, checked eight times an epoch with the clock stopped, for at most ten epochs.  If it never gets there, its
+   time is a lower bound.  Target: at least 4 times faster.
 2. 1,000,000 rows of 18 columns, six of which matter; 50,000 others are tested.  128 points each, tuned, one thread, one
    epoch of SVGP.  Target: at least 5 times faster, at a log loss that is no greater.
 
