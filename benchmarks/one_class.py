@@ -1,4 +1,4 @@
-"""Claim: with default settings, `BayesianOneClassSVM` detects unusual rows as well as rivals, with the right alarm rate.
+"""Claim: by default, `BayesianOneClassSVM` detects unusual rows no worse than its rivals, with the right alarm rate.
 
 In each table the rows of one class are the usual ones: 60 % of them, 800 at most, are fitted, and rows of all other
 classes are to be found among the rest; once with the largest class as the usual one, and once with the next.  Rivals

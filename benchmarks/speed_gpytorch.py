@@ -8,8 +8,8 @@ computes.
 
 1. 100,000 rows: covtype (class 2 against the rest, random rows) with ``--data``, otherwise simulated like SUSY; 20,000
    others are tested.  The default model against SVGP with 512 points, which trains until its test log loss is no
-   greater than ours, checked eight times an epoch with the clock stopped, for at most ten epochs.  If it never gets there, its
-   time is a lower bound.  Target: at least 4 times faster.
+   greater than ours, checked eight times an epoch with the clock stopped, for at most ten epochs.  If it never gets
+   there, its time is a lower bound.  Target: at least 4 times faster.
 2. 1,000,000 rows of 18 columns, six of which matter; 50,000 others are tested.  128 points each, tuned, one thread, one
    epoch of SVGP.  Target: at least 5 times faster, at a log loss that is no greater.
 

@@ -1,11 +1,11 @@
-"""Claim: one full pass over the rows runs at more than half of the machine's speed for large products.
+"""Claim: one full pass over the rows runs at more than half of the machine's speed for large matrix products.
 
-A pass is everything that one step needs of the data: kernel, whitening, latent moments, sites, and the sums
-``G`` and ``h``, with nothing kept from an earlier pass.  Its operations are counted as n (2 m d + 3 m^2): the
+A pass is everything that one step needs from the data: kernel, whitening, latent moments, sites, and the sums
+``G`` and ``h``, with nothing reused from an earlier pass.  Its operations are counted as n (2 m d + 3 m^2): the
 product behind the kernel, and three products (two with a triangular, one with a symmetric factor) at half the
 cost of a general one.  The work between them (exponentials, distribution functions, scaling) counts for nothing,
-so small m must stay further below 1.  The yardstick is the product of two 4096 x 4096 matrices in the same
-dtype, on the same number of threads, in turn with the passes; the value is the median of the ratios of the rates.
+so small m must stay further below 1.  The reference is the product of two 4096 x 4096 matrices in the same dtype, on
+the same number of threads, taking turns with the passes; the value is the median of the ratios of the rates.
 
     python benchmarks/speed_pass.py [--quick]
 """

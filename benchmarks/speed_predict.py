@@ -1,12 +1,11 @@
-"""Claim: latent means and variances of new rows are found at more than half of the machine's speed for large products.
+"""Claim: latent means and variances of new rows run at more than half of the machine's speed for large matrix products.
 
 A million rows of 18 columns go through `BayesianSVC.latent_mean_and_variance` with m = 512 inducing points: input
-checks, blocks, kernel, mean, variance, and putting blocks together again.  Operations are counted as n (2 m d + m^2 +
-2 m), which is what the answer takes and no more: the product behind the kernel, the product with a triangular
-factor behind the variance (at the half of a general one that is not zero), and the mean.  Zeros that are multiplied
-all the same, exponentials, squares and copies count for nothing.  The yardstick is the product of two 4096 x 4096
-matrices in the same dtype, on the same number of threads, in turn with the predictions; the value is the median of
-the ratios of the rates.
+checks, blocks, kernel, mean, variance, and joining the blocks again.  Operations are counted as n (2 m d + m^2 + 2 m),
+which is the minimum for the result: the product behind the kernel, the product with a triangular factor behind the
+variance (counting only its nonzero half), and the mean.  Multiplications by zeros, exponentials, squares and copies
+count for nothing.  The reference is the product of two 4096 x 4096 matrices in the same dtype, on the same number of
+threads, taking turns with the predictions; the value is the median of the ratios of the rates.
 
     python benchmarks/speed_predict.py [--quick]
 """

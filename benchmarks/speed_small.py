@@ -1,9 +1,9 @@
-"""Claim: on small tables a tuned, calibrated fit costs at most eight calibrated SVCs.
+"""Claim: on small tables, a tuned, calibrated fit takes at most as long as eight calibrated SVCs.
 
-The tables of Wenzel et al. (2017) below 1,000 rows, nine tenths of the rows to fit: `BayesianSVC()` in turn with
+The tables of Wenzel et al. (2017) below 1,000 rows, nine tenths of the rows to fit: `BayesianSVC()` takes turns with
 ``CalibratedClassifierCV(SVC(), ensemble=False)`` on standardised columns, which fits six machines and tunes nothing,
-fifteen times each on one thread.  The value is the median of the ratios of seconds.  The log losses on the tenth that
-is left are shown for orientation only.
+fifteen times each on one thread.  The value is the median of the ratios of seconds.  The log losses on the remaining
+tenth are shown for orientation only.
 
     python benchmarks/speed_small.py --data PATH [--quick]
 """

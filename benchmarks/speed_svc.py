@@ -1,13 +1,13 @@
-"""Claim: at 20,000 rows `BayesianSVC()` is many times faster than a calibrated SVC, at no worse log loss.
+"""Claim: at 20,000 rows, `BayesianSVC()` is many times faster than a calibrated SVC, at no worse log loss.
 
 20,000 rows to fit and 20,000 to predict, in one run: the default model, which tunes its kernel, against
 ``CalibratedClassifierCV(SVC(), ensemble=False)`` on standardised columns.  Tables: ijcnn1 (random rows of its
-official parts) and simulated rows in the manner of SUSY.  The time is that of ``fit`` and ``predict_proba`` together,
-and of ``predict_proba`` alone: ours the median of three, SVC's once.  Ours may use the threads that it takes by
+official parts) and rows simulated like SUSY.  The time is that of ``fit`` and ``predict_proba`` together, and of
+``predict_proba`` alone: ours is the median of three, SVC's is measured once.  Ours may use the threads that it takes by
 default; LIBSVM has one.
 
-Target: ijcnn1 at least 10 times faster, SUSY-like rows 40 times, ``predict_proba`` 20 times on either, at a log loss
-that is no greater.
+Target: at least 10 times faster on ijcnn1 and 40 times on SUSY-like rows, ``predict_proba`` at least 20 times faster on
+either, at a log loss that is no greater.
 
     python benchmarks/speed_svc.py --data PATH [--quick]
 """

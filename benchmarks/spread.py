@@ -1,15 +1,16 @@
 """Claim: the exact hinge's posterior is as wide as it should be; the augmented hinge's is too narrow.
 
-Four real sets, 60 % of the rows (at most 400) to train on.  Linear model: unit prior variance in units of the columns'
-spread, flat intercept; standard deviations of the coefficients.  Kernel model: ``10 RBF + Constant(1)``, length-scales
-the root of the number of columns times their spread, a point at every distinct row; standard deviations of the latent
-value at the held-out rows.  The referee is a Gibbs sampler, which draws from the posterior itself.
+Four real sets, trained on 60 % of the rows (at most 400).  Linear model: unit prior variance in units of the columns'
+standard deviations, flat intercept; standard deviations of the coefficients.  Kernel model: ``10 RBF + Constant(1)``,
+length-scales the root of the number of columns times their standard deviations, a point at every distinct row; standard
+deviations of the latent value at the held-out rows.  The reference is a Gibbs sampler, which draws from the posterior
+itself.
 
 The table gives the mean ratio of standard deviations to the sampler's, the root mean square of the difference of means
-in units of the sampler's standard deviation, how many independent draws the sampler's are worth (the median over
+in units of the sampler's standard deviation, the effective number of independent draws of the sampler (the median over
 coefficients or rows), and milliseconds for each fit and for a draw.  ``point`` is expectation-conditional-maximisation.
 
-Target: for either model the median over sets of the exact hinge's ratio lies within .8 and 1.25, and nearer to 1 (by
+Target: for either model, the median over sets of the exact hinge's ratio lies within .8 and 1.25, and nearer to 1 (by
 its logarithm) than the augmented hinge's.
 
     python benchmarks/spread.py --data PATH [--quick]

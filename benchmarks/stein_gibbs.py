@@ -1,20 +1,20 @@
-"""Claim: Stein particles spread as far as the posterior: their variances are within 25 % of those of Gibbs draws.
+"""Claim: Stein particles are as spread out as the posterior: their variances are within 25 % of those of Gibbs draws.
 
 A linear model with weights N(0, I) a priori and the hinge, log p(w) = -|w|^2 / 2 - 2 sum_i max(0, 1 - y_i x_i'w), in
 d = 10 and d = 50 columns, 20 d rows: normal columns, labels from a logistic function of x'w, w ~ N(0, 4 I / d).  Five
-tables of each.  The referee is ``inference="gibbs"`` of `BayesianLinearSVC` with ``prior=1.0`` and columns as they
-come, four chains of 5,000 draws; that its density is this one is seen first, in two columns, where a grid gives the
-variances.  R-hat (the largest) and how many independent draws the chains are worth (the least, of the squares about the
-mean) say how far it is to be trusted: variances are then known to about sqrt(2 / worth).
+tables of each.  The reference is ``inference="gibbs"`` of `BayesianLinearSVC` with ``prior=1.0`` and unscaled columns,
+four chains of 5,000 draws.  That it has this density is checked first, in two columns, where a grid gives the
+variances.  The largest R-hat and the smallest effective number of independent draws (for the squares about the mean)
+say how far it can be trusted: variances are known to about sqrt(2 / worth), worth being that number.
 
 Particles, S = 50, 100, 200, 400, start as draws from the prior and see all rows in every step:
 
-* mixed: `Whitened(MixedStein())`, what `sample_density` takes by default.  It needs S > d; for S = d = 50 the default
-  is the one by coordinates, marked by a star.
-* rbf: `RBFStein()`, the kernel of the paper with the median for a width, by Adagrad.
+* mixed: `Whitened(MixedStein())`, the default of `sample_density`.  It needs S > d; for S = d = 50 the default is the
+  coordinatewise one, marked by a star.
+* rbf: `RBFStein()`, the kernel of the paper with the median as its width, by Adagrad.
 
 The ratio is the particles' variance (divisor S) over the chains': the least, mean and greatest over coordinates and
-tables, and the root mean square difference of means in posterior deviations.
+tables, and the root mean square difference of means in posterior standard deviations.
 
 Target: for either d there is an S with which mixed has all ratios within .75 and 1.25, at most 400 = 8 d.
 

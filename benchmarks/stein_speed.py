@@ -1,24 +1,24 @@
-"""Claim: at least half of the time of a step of particles is its matrix products.
+"""Claim: at least half of the time of a particle step is spent in its matrix products.
 
 One step: weights and kernels of all particles from their coordinates, waves, latent values, slopes of the loss, slopes
-in weights and length-scales, the way back to coordinates, the Stein direction of the default kernel, and Adam.  Sizes
-are those of Nguyen et al. (2018): 100 particles, 512 frequencies, 200 rows; 123 columns as in a9a, 22 as in ijcnn1,
-both of two classes, and 126 with three classes as in connect-4.  Rows are noise: arithmetic does not depend on them.
-float32; every column has a length-scale of its own; coordinates are about a Gaussian posterior, as by default.
+in weights and length-scales, the gradient back to coordinates, the Stein direction of the default kernel, and Adam.
+Sizes are those of Nguyen et al. (2018): 100 particles, 512 frequencies, 200 rows; 123 columns as in a9a and 22 as in
+ijcnn1, both with two classes, and 126 with three classes as in connect-4.  Rows are noise: the cost does not depend on
+them.  float32; every column has its own length-scale; coordinates are about a Gaussian posterior, as by default.
 
-The yardstick is the time of the products alone: the same shapes, taken in the same order and as many particles at once,
-in the same library, on the same device, with as many threads, into arrays that are there already.  Cosines and sines,
+The reference is the time of the products alone: the same shapes, in the same order and with as many particles at once,
+in the same library, on the same device, with as many threads, into preallocated arrays.  Cosines and sines,
 exponentials, copies and the rest count for nothing, nor does the outer product of two vectors, which is what slopes in
-waves are for two classes.  Steps and products take turns, and the value is the median of the ratios.  Below it, where a
-step spends its time: each stage on its own, one thread, with warm caches; what they leave is calls and memory.
+waves are for two classes.  Steps and products take turns, and the value is the median of the ratios.  Below it is where
+a step spends its time: each stage on its own, one thread, with warm caches; what remains is calls and memory.
 
-Seconds are those of the processor with one thread, which a busy machine moves less, and of the clock otherwise.
+With one thread, seconds are processor seconds, which a busy machine affects less; otherwise they are elapsed seconds.
 
 Target: on each device a ratio of at least .5 in every case.
 
     python benchmarks/stein_speed.py [--device cpu|cuda|torch-cpu] [--particles 100] [--quick]
 
-On the CPU steps are NumPy's, with one thread and with two; with --device cuda, or torch-cpu to try, PyTorch's.
+On the CPU steps use NumPy, with one thread and with two; with --device cuda, or torch-cpu to try, PyTorch.
 """
 
 from __future__ import annotations

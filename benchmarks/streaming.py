@@ -1,11 +1,12 @@
-"""How near rows in batches come to a fit on all of them at once.
+"""How close rows in batches come to a fit on all of them at once.
 
-Rows come in twenty batches, in random order, through ``partial_fit``, which keeps none of them and settles the kernel
-and the points on the first batch; against ``fit`` on all of them, and against ``fit`` on the first batch alone.  Test
-log loss, and the root mean square distance of the latent means from those of the fit on everything, in units of its
-deviations (for the kernel machine with the kernel and the points of the first batch, so that only the batches differ).
+Rows come in twenty batches, in random order, through ``partial_fit``, which keeps none of them and fixes the kernel
+and the points on the first batch.  This is compared with ``fit`` on all of them, and with ``fit`` on the first batch
+alone.  Test log loss, and the root mean square distance of the latent means from those of the fit on everything, in
+units of its standard deviations (for the kernel machine with the kernel and the points of the first batch, so that only
+the batches differ).
 
-Target: a mean log loss at most .01 above that of the fit on everything, for every loss.
+Target: for every loss, a mean log loss at most .01 above that of the fit on everything.
 
     python benchmarks/streaming.py --data PATH [--quick]
 """

@@ -1,8 +1,8 @@
 """Claim: all tests pass, in under ten minutes on two cores.
 
 They run as contributors run them, by ``pytest`` and nothing else: tests, doctests, the code of README and docs, in two
-processes.  Beside the minutes on the clock stand those of the processors, which other work on the machine lengthens
-less.  Seconds of a file are the sum of its tests', whichever process ran them.
+processes.  Processor minutes, which other work on the machine lengthens less, are shown beside the elapsed minutes.
+The seconds of a file are the sum over its tests, whichever process ran them.
 
     python benchmarks/suite.py                   # needs no data
     python benchmarks/suite.py --shuffle SEED    # files, and tests in them, in an order of their own

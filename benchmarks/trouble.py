@@ -1,4 +1,4 @@
-"""Claim: whatever table comes, a classifier gives sound probabilities or an error that names the cause.
+"""Claim: for any table, a classifier gives sound probabilities or an error that names the cause.
 
 Tables are drawn by hypothesis, as the tests draw a few of them (``tests/strategies.py``): columns from 1e-300 to 1e300
 and of all scales at once, far offsets, constants, ties, denormals, spikes, copies; integers, truth values, half and
@@ -6,13 +6,13 @@ single precision; words, categories, dates, gaps, infinities; two rows, one row 
 than rows; weights of zero, tiny and huge; arrays, sparse matrices, frames of pandas and polars; every classifier with
 its losses, priors, tunings, inferences and links, alone or in a `TableClassifier`; all rows at once or two batches.
 
-A fitted model owes finite probabilities from 0 to 1 that sum to 1 within 1e-9, whose largest is ``predict`` and whose
-logits ``decision_function``; finite latent means and variances, a finite bound; the same for rows 1e200 away and for
-levels never seen; no warning of NumPy's and none of any kind twice; all of it within 20 s
-of the processor; and, for one table in five,
-the very same from a second fit.  Any other table is refused by a ``ValueError`` or ``TypeError`` of this library or of
-scikit-learn that names a column, row, class, label, weight or parameter.  What breaks this is cut down to as few rows,
-columns and settings as still break it in the same way, and printed.
+A fitted model must give finite probabilities from 0 to 1 that sum to 1 within 1e-9, whose largest is ``predict`` and
+whose logits are ``decision_function``; finite latent means and variances, and a finite bound; the same for rows 1e200
+away and for levels never seen; no warning from NumPy and no warning of any kind twice; all of it within 20 s of
+processor time; and, for one table in five, exactly the same from a second fit.  Any other table must be refused by a
+``ValueError`` or ``TypeError`` of this library or of scikit-learn that names a column, row, class, label, weight or
+parameter.  Whatever breaks this is reduced to as few rows, columns and settings as still break it in the same way, and
+printed.
 
     python benchmarks/trouble.py [--n 10000] [--seed 0] [--minutes 600] [--jobs 1] [--journal FILE] [--quick]
 

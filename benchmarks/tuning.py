@@ -1,12 +1,12 @@
-"""Which judge should tune the kernel by default, on real tables other than those that judge the result.
+"""Which criterion should tune the kernel by default, on real tables other than those that judge the result.
 
 Twenty-one tables, none of them among the seven of `wenzel_table1.py` or derived from the same sources.  Tables of more
-than two classes are one class against the rest.  200 and 600 rows to train on (small tables: four fifths), up to 2,000
-to test, three splits.  Mean test log loss, Brier score, share of errors and seconds for the hinge with the kernel held
-as it is, and tuned by each word of ``tune=``; with the ascent run to 1e-6 of the bound instead of 1e-3; and for the
+than two classes become one class against the rest.  200 and 600 training rows (small tables: four fifths), up to 2,000
+test rows, three splits.  Mean test log loss, Brier score, error rate and seconds for the hinge with the kernel held
+fixed, and tuned by each value of ``tune=``; with the ascent run to 1e-6 of the bound instead of 1e-3; and for the
 logistic loss tuned by its own bound.
 
-Target: the default within .002 of the best log loss at either size, at the least time of those that are.
+Target: the default is within .002 of the best log loss at either size, and takes the least time of those that are.
 The default was chosen on these tables.
 
     python benchmarks/tuning.py --data PATH [--quick]

@@ -1,17 +1,17 @@
-"""Claim: at a fixed kernel our methods are as accurate as any Bayesian rival, in less training time.
+"""Claim: at a fixed kernel, our methods are as accurate as any Bayesian rival, in less training time.
 
-Wenzel et al. (2017), Fig. 1: error on held-out rows of waveform (5,000 rows, 21 columns) against the seconds of
-training, kernel fixed.  The paper's theta = 5 is a length-scale of 3.54 here; all methods share it, the prior variance
-and the columns as they are.  Ours with 100 points and the exact hinge: coordinate ascent (cavi) and stochastic (svi);
-dense, a point at every row (batch), as the paper's B-BSVM; and ECM, with the same points and dense, as published.
-Rivals: scikit-learn's GPC (dense), GPyTorch's SVGP with 100 points and batches of 100, and SVC as a reference without
+Wenzel et al. (2017), Fig. 1: error on held-out rows of waveform (5,000 rows, 21 columns) against training seconds, with
+a fixed kernel.  The paper's theta = 5 is a length-scale of 3.54 here; all methods share it, the prior variance and
+the unscaled columns.  Ours with 100 points and the exact hinge: coordinate ascent (cavi) and stochastic (svi); dense, a
+point at every row (batch), as the paper's B-BSVM; and ECM, with the same points and dense, as published.  Rivals:
+scikit-learn's GPC (dense), GPyTorch's SVGP with 100 points and batches of 100, and SVC as a reference without
 probabilities.
 
-A curve's points are fits of their own, stopped early (passes, Newton steps, or epochs along one run of SVGP), one
+The points of a curve are separate fits, stopped early (passes, Newton steps, or epochs along one run of SVGP), one
 thread each; seconds and errors are means over two splits, half of the rows held out.  Work before the first pass,
 such as k-means, counts; imports, first calls and the evaluation do not; fits below one second are the median of three.
 A curve has *arrived* at the first point within .005 of the best final error of all Bayesian methods, and *settled* at
-the first from which on it stays there.
+the first point from which on it stays there.
 
 Target: coordinate ascent with points settles before any rival (ECM dense, GPC, SVGP) arrives.
 

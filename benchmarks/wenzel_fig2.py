@@ -1,10 +1,10 @@
 """Claim: tuning finds the length-scale that a grid search with cross-validation finds, at a fraction of its cost.
 
 Wenzel et al. (2017), Fig. 2, with their kernel: one length-scale for all (standardised) columns, unit variance.  The
-grid: thirty length-scales over four decades, a model with a fixed kernel for each of them and of ten folds, 100 points;
-the validation loss is the mean log loss of the folds.  Tuning: one fit on all rows, from starts of 1/100, 1/10, 1, 10
-and 100 times the default, sqrt(d) (a tuner may give up a start that the data support less than the default); then the
-ten folds with the length-scale found, for its validation loss.
+grid: thirty length-scales over four decades, with a fixed-kernel model for each of them and each of ten folds, 100
+points; the validation loss is the mean log loss of the folds.  Tuning: one fit on all rows, from starts of 1/100, 1/10,
+1, 10 and 100 times the default, sqrt(d) (a tuner may abandon a start that the data support less than the default); then
+the ten folds with the resulting length-scale, for its validation loss.
 Tuners: the logistic bound, the leave-one-out loss, the bound of the exact hinge, and the paper's own: gradient steps on
 the bound of the augmented hinge.
 

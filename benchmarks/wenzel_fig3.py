@@ -1,10 +1,10 @@
-"""Claim: a handful of well-placed points is enough: at 1 % of the rows k-means is within .01 of the error at half.
+"""Claim: a few well-placed points are enough: with 1 % of the rows, k-means is within .01 of its error with half.
 
 Wenzel et al. (2017), Fig. 3: USPS digits 3 against 5 (all 1,540 rows, 256 columns), error by ten-fold cross-validation
 and seconds of ``fit`` against the number of points, for random rows, k-means and a Gaussian mixture, on one thread.
-Within a fold the kernel is the same for all of them, so that only the points vary.  The target is about the kernel that
-`BayesianSVC()` finds on the fold's training rows, as it does by default (tuned; a time which the seconds leave out).
-Beside it the default kernel as it stands (fixed), which needs more points than that.
+Within a fold all of them use the same kernel, so that only the points vary.  The target concerns the kernel that
+`BayesianSVC()` finds on the fold's training rows, as it does by default (tuned; the seconds exclude this).  Beside it
+the untuned default kernel (fixed), which needs more points.
 
     python benchmarks/wenzel_fig3.py --data PATH [--quick]
 """

@@ -1,14 +1,14 @@
 """Claim: tuned and calibrated by default, `BayesianSVC` is on average better than all of Wenzel et al. (2017), Table 1.
 
-Their seven tables (distinct rows), ten stratified folds, shuffled five times; slow methods see fewer of the fifty, and
-the tables say how many.  Error, Brier score, log loss (mean and standard deviation over folds) and the
-median seconds of ``fit``, every method on the same folds in turn and on one thread.
+Their seven tables (distinct rows), ten stratified folds, shuffled five times; slow methods see fewer of the fifty, as
+many as the tables say.  Error, Brier score, log loss (mean and standard deviation over folds) and the median seconds of
+``fit``, every method on the same folds in turn and on one thread.
 
 Ours: the exact and the augmented hinge, by coordinate ascent (cavi) and stochastically (svi), and ECM; each with the
 default kernel held fixed, as in the paper, and tuned.  `BayesianSVC()` is the row that the targets are about.
 Beside them scikit-learn's Gaussian process classifier with the same kernel, fixed and tuned (* at most 1,000 training
 rows: it is cubic in them), SVC with Platt scaling, and SVC with calibration by cross-validation.  The paper's four
-columns are copied from its Table 1; its times are of another machine, so only their ratios compare.
+columns are copied from its Table 1; its times are from another machine, so only their ratios are comparable.
 
 Target: means over tables of error <= .198, Brier score <= .140, log loss <= .425, and no table with an error more than
 .02 above the paper's S-BSVM.

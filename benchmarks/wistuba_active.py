@@ -1,26 +1,26 @@
-"""Claim: a query policy that knows how sure the model is learns from fewer labels than one that looks at means alone.
+"""Claim: a query policy that knows how sure the model is learns from fewer labels than one that uses means alone.
 
-Wistuba and Rawat (2018), section 4.3.1 and figure 5: one random row of each class is labelled, then 100 rows are asked
-for one by one.  Theirs were 68 tables of PMLB; here it is every table in data/pmlb, twins once, complete rows only.
-A stratified half of a table is the pool and the other half is tested (at most 5,000 and 2,000 random rows of them);
-columns are standardised with the pool's.  Five repetitions below 1,000 rows, three below 5,000, two from there on; in
-each, all policies begin with the same rows.  Where the pool is used up sooner, the last error stays.
+Wistuba and Rawat (2018), section 4.3.1 and figure 5: one random row of each class is labelled, then 100 rows are
+queried one by one.  They used 68 tables of PMLB; here it is every table in data/pmlb, duplicates counted once, complete
+rows only.  A stratified half of a table is the pool and the other half is tested (at most 5,000 and 2,000 random rows
+of them); columns are standardised with the pool's.  Five repetitions below 1,000 rows, three below 5,000, two from
+there on; in each, all policies begin with the same rows.  Where the pool is exhausted sooner, the last error is kept.
 
 Policies, fixed beforehand: ``variation_ratio``, ``mutual_information`` (64 draws), ``entropy_of_mean`` (the paper's
 rival: the entropy of the softmax of the latent means, whatever their variances) and ``random``.
 
 Models: ``four`` is the paper's, `BayesianSVC` with four inducing points, which are moved to where the bound is highest;
 ``auto`` has as many points as the labelled rows need.  Kernels (and the four points) are tuned again after every
-fifth query, and held in between.
+fifth query, and held fixed in between.
 
 Targets, for each model: by the mean error after the 20th query, the variation ratio is ahead of the entropy of the
 mean, and of random rows, with p < .05 in Wilcoxon's signed-rank test.  Settings were chosen on every other table by
 name (half1; tried there, on tables below 2,000 rows and in one repetition: four points by k-means of the labelled rows
 or of the pool, or moved; "auto"; one length-scale for all columns or one for each; tuning after every fifth or tenth
-query), so the others (half2) judge, and all parts are shown.  And: 100 queries on a simulated pool of 100,000 rows and
-three classes take less than a minute.
+query), so the other tables (half2) judge; all parts are shown.  And: 100 queries on a simulated pool of 100,000 rows
+and three classes take less than a minute.
 
-Curves are appended to ``--cache FILE`` as they come, and a second run computes only what is missing there.
+Curves are appended to ``--cache FILE`` as they are computed, and a second run computes only what is missing there.
 
     python benchmarks/wistuba_active.py --data PATH [--cache FILE] [--sets half1|half2|all] [--models four auto]
     python benchmarks/wistuba_active.py --data PATH --sets half1 --small 1000 --turns 1

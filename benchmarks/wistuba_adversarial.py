@@ -1,24 +1,24 @@
-"""Claim: attacked images fool a network with a Bayesian head, but not unnoticed (Wistuba and Rawat 2018, figure 6).
+"""Claim: attacked images fool a network with a Bayesian head, but are detected (Wistuba and Rawat 2018, figure 6).
 
 A hybrid network is trained on MNIST (60,000 images), and another on a part of CIFAR-10 (5,000).  All test images are
 then attacked by the fast gradient sign method, along each network's own gradients and against the true labels, pixels
 from 0 to 1, with strengths from 0 to .5.
 
 The heads have a length-scale of 3 where the default is 10 (the root of 100 features): the shorter it is, the sooner a
-head is unsure away from what it knows.  It was chosen among 10, 5 and 3 by attacks on the first 2,000 test images of
-MNIST; ``--length-scale`` shows the others.
+head becomes uncertain away from what it knows.  It was chosen among 10, 5 and 3 by attacks on the first 2,000 test
+images of MNIST; ``--length-scale`` shows the others.
 
 The table has for each strength: accuracy; the mean variation ratio; the area under the ROC curve of clean against
 attacked images, ranked by variation ratio, by entropy and by mutual information; and the share of attacked images that
-a detector notices which has learned from half of the clean test images to give 5 % false alarms (at strength 0, its
-false alarms on the other half).  The picture is the paper's figure 6.
+a detector notices.  The detector has learned from half of the clean test images to give 5 % false alarms (at strength
+0, the share is its false alarms on the other half).  The picture is the paper's figure 6.
 
 Target: an area of at least .95 by variation ratio on MNIST, at the smallest strength at which accuracy is below one
 half.  CIFAR-10 is reported beside it: the paper finds detection poor there.
 
     python benchmarks/wistuba_adversarial.py --data PATH [--device cpu|cuda] [--length-scale 3] [--quick]
 
-With --quick a `BayesianSVC` on the 8 x 8 digits of scikit-learn stands in for the networks, and needs neither data nor
+With --quick a `BayesianSVC` on the 8 x 8 digits of scikit-learn replaces the networks, and needs neither data nor
 PyTorch.
 """
 

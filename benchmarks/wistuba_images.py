@@ -1,24 +1,25 @@
 """Claim: a convolutional network with a Bayesian head classifies images as well as with a softmax, and knows more.
 
-Wistuba and Rawat (2018), section 4.2 and Fig. 4: MNIST, and the 5,000 + 1,000 images of CIFAR-10 that are to be had,
+Wistuba and Rawat (2018), section 4.2 and Fig. 4: MNIST, and the 5,000 + 1,000 images of CIFAR-10 that are available,
 with the networks of the paper.
 
 * ``softmax``: the network and a linear layer, cross-entropy, Adam (1e-3), minibatches of ``--batch`` images, a tenth of
-  the training images held out; of all epochs the one with the least log loss on them.
-* ``softmax, scaled``: the same with a temperature fitted on the images held out, as its owner could.
+  the training images held out; of all epochs, the one with the lowest log loss on them.
+* ``softmax, scaled``: the same with a temperature fitted on the held-out images, as a user could do.
 * ``hybrid``: `HybridClassifier` with the same network, minibatches, epochs, and share held out.
 * ``bayesianised``: the trained softmax network with a head in place of its last layer (`bayesianise`), from 10,000
-  training images, the link from those held out; on the CPU, and its seconds include the features.
+  training images, the link from the held-out ones; on the CPU, and its seconds include the features.
 
 Accuracy, log loss and expected calibration error (of the predicted class, 15 bins) on the test images.  Seconds of an
-epoch are those of training alone: the two take turns, medians of ``--turns``.  Images a
-second are from the same epochs.  The head's points are placed anew after 1, 2, 4, 8 epochs: its share is added.
+epoch are those of training alone: the two take turns, medians of ``--turns``.  Images per second are from the same
+epochs.  The head's points are placed anew after 1, 2, 4, 8 epochs: the share of time that this takes is added.
 
-Fig. 4: likelihood, divergence and objective of the hybrid, per image, and the accuracy on the images held out.
+Fig. 4: likelihood, divergence and objective of the hybrid, per image, and the accuracy on the held-out images.
 
-Targets, MNIST: both at least 99 % right and within .3 points of each other; log loss and calibration error of the
-hybrid no worse than those of the softmax; an epoch takes at most 1.5 times as long (on a GPU: at least .7 of the images
-a second); bayesianised in under 30 s on the CPU, at most .2 points below the softmax.  CIFAR-10 is shown as it is.
+Targets, MNIST: both networks are at least 99 % accurate and within .3 points of each other; log loss and calibration
+error of the hybrid are no worse than those of the softmax; an epoch takes at most 1.5 times as long (on a GPU: at least
+.7 of the images per second); bayesianised in under 30 s on the CPU, at most .2 points below the softmax.  CIFAR-10 is
+shown as it is.
 
     python benchmarks/wistuba_images.py --data PATH [--device cpu|cuda] [--batch 128] [--epochs 10] [--sets mnist cifar]
     python benchmarks/wistuba_images.py --quick

@@ -1,9 +1,9 @@
-"""Claim: the many-class machine is better and faster than Bayesian rivals, and no less accurate than a tuned SVC.
+"""Claim: the many-class model is better and faster than Bayesian rivals, and no less accurate than a tuned SVC.
 
 Wistuba and Rawat (2018), section 4.1: mean ranks (Table 1), accuracies in pairs (Fig. 2) and times (Fig. 3) over the
-tables of PMLB with more than two classes.  Theirs were 68, and the mean ranks by accuracy 1.96 for binary machines,
-1.68 for theirs, 2.33 for SVGP.  Here it is every table in data/pmlb, twins once; `pmlb.py` makes the folds, the same
-for all methods, and cuts tables above 30,000 rows to 20,000, for everybody.
+tables of PMLB with more than two classes.  They used 68 tables, and their mean ranks by accuracy were 1.96 for binary
+machines, 1.68 for their method, 2.33 for SVGP.  Here it is every table in data/pmlb, duplicates counted once; `pmlb.py`
+makes the folds, the same for all methods, and cuts tables above 30,000 rows to 20,000, for all methods.
 
 Bayesian methods, 64 points each: `BayesianSVC` with the losses of Weston-Watkins (``ww64``), of Crammer-Singer
 (``cs64``) and one-versus-rest (``ovr64``) of one model, `BayesianGPC` with a softmax (``gpc64``); the binary
@@ -16,8 +16,8 @@ folds.
 
 Accuracy, log loss (probabilities of at least 1e-15) and seconds (of processor time, to fit and ``predict_proba``, one
 thread, two processes side by side), means over folds.  A rank is among the methods named, 1 the best.  The default,
-which ``multi_class="auto"`` stands for, was chosen on every other table by name (half1); the targets are about the
-others (half2), and both are shown.
+``multi_class="auto"``, was chosen on every other table by name (half1); the targets concern the other tables (half2),
+and both halves are shown.
 
 Targets, for the default:
 1. at 64 points the best mean rank by log loss, and by accuracy, of the methods of Table 1 (ours, binary, SVGP), and of
@@ -26,8 +26,8 @@ Targets, for the default:
 3. with "auto" the best mean rank by log loss of all rivals, and of these and our other losses together;
 4. with "auto" a mean accuracy within .003 of that of the tuned SVC.
 
-Scores are appended to ``--cache FILE`` as they come, and a second run computes only what is missing there (with
-``--again`` also what is not, of the methods named).
+Scores are appended to ``--cache FILE`` as they are computed, and a second run computes only what is missing there (with
+``--again``, it also recomputes the methods named).
 
     python benchmarks/wistuba_pmlb.py --data PATH [--cache FILE] [--sets half1|half2|all] [--methods ww64 svgp64 ...]
     python benchmarks/wistuba_pmlb.py --data PATH --quick
