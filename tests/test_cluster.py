@@ -88,7 +88,7 @@ def test_predictions_are_not_computed_before_they_are_asked_for():
     X, y = rows(n_classes=3)
     model = BayesianSVC(n_inducing=20, random_state=0).fit(X[:500], y[:500])
     there, _ = of_dask(X, y, 900)
-    for method in ("predict", "predict_proba", "decision_function", "latent_mean_and_variance"):
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function", "latent_mean_and_variance"):
         answers, expected = getattr(model, method)(there), getattr(model, method)(X)
         for answer, wanted in zip(
             *((part if isinstance(part, tuple) else (part,)) for part in (answers, expected)), strict=True

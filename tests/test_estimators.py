@@ -52,6 +52,14 @@ def test_prediction_probability_and_score_never_contradict_each_other(classifier
 
 
 @every_classifier
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_logarithms_of_probabilities(classifier, n_classes, table):
+    X, _ = table
+    model = classifier().fit(X, np.digitize(X[:, 0], np.linspace(-0.5, 0.5, n_classes - 1)))
+    assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X), atol=1e-12)
+
+
+@every_classifier
 def test_frames_arrays_and_sparse_matrices_give_one_answer(classifier, table):
     X, y = table
     X = np.where(np.abs(X) < 0.3, 0, X)

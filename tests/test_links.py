@@ -15,6 +15,7 @@ from softmargin.links import (
     _link_loss,
     fit_logistic_link,
     log_losses,
+    log_probabilities,
     probabilities,
     settled,
     word_of,
@@ -163,3 +164,8 @@ def test_likelihoods_of_two_classes_have_a_link_of_their_own_and_all_else_a_fitt
     assert word_of(word, 2) == own
     assert [word_of(word, n) for n in (3, 4)] == ["loo", "loo"]
     assert word_of(LOSSES[word], 2) == "loo"
+
+
+@pytest.mark.parametrize("score", [[3e3], [[0.0, 3e3]]])
+def test_logarithms_of_probabilities_that_round_to_zero_are_finite(score):
+    assert_allclose(log_probabilities(np.array(score)), [[-3e3, 0]])

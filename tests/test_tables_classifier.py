@@ -54,6 +54,7 @@ def test_frames_go_in_and_probabilities_come_out(name, visits):
     assert_array_equal(model.predict(visits[200:].drop(columns="ill")), model.classes_[proba.argmax(axis=1)])
     assert np.mean(model.predict(visits[200:]) == visits["ill"][200:]) > 0.65
     inner = model.classifier_.predict_proba(model.encode(visits[200:]))
+    assert_allclose(model.predict_log_proba(visits[200:]), np.log(proba))
     assert_array_equal(proba, inner)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
-from scipy.special import expit, log_ndtr, logsumexp, softmax
+from scipy.special import expit, log_expit, log_ndtr, log_softmax, logsumexp, softmax
 
 from .winning import winning
 
@@ -111,6 +111,13 @@ def settled(score: np.ndarray) -> np.ndarray:
 def probabilities(score: np.ndarray) -> np.ndarray:
     """The probabilities of all classes, a row each."""
     return softmax(score, axis=1) if score.ndim == 2 else np.stack([expit(-score), expit(score)], axis=1)
+
+
+def log_probabilities(score: np.ndarray) -> np.ndarray:
+    """Their logarithms, finite where a probability is too small for a number."""
+    if score.ndim == 2:
+        return log_softmax(score, axis=1)
+    return np.stack([log_expit(-score), log_expit(score)], axis=1)
 
 
 def log_losses(score: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import NotPositiveDefiniteError
 from ..chunks.cluster import mapped
 from ..devices import beside
-from ..links import Link, probabilities, settled
+from ..links import Link, log_probabilities, probabilities, settled
 from ..rows.inducing import UselessKernelError
 
 #: What is said where sums over rows have lost their digits.
@@ -66,7 +66,8 @@ class LatentPredictions:
     def _shape_of_row(self, method: str) -> list[tuple[int, ...]]:
         """The shapes of what a method returns for a row."""
         many = (len(self.classes_),)
-        own = {"predict": (), "predict_proba": many}.get(method, many if len(self.classes_) > 2 else ())
+        scores = many if len(self.classes_) > 2 else ()
+        own = {"predict": (), "predict_proba": many, "predict_log_proba": many}.get(method, scores)
         return [own] * (2 if method == "latent_mean_and_variance" else 1)
 
     @anywhere
@@ -80,6 +81,11 @@ class LatentPredictions:
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of every class for each row, with columns in the order of ``classes_``."""
         return probabilities(self._score(X))
+
+    @anywhere
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of ``predict_proba``, finite where a probability rounds to zero."""
+        return log_probabilities(self._score(X))
 
     @anywhere
     def predict(self, X: Any) -> np.ndarray:

@@ -175,6 +175,11 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Probability of each class, in the order of ``classes_``."""
         return self._inner.predict_proba(self.encode(X))
 
+    @_inner_has("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of ``predict_proba``."""
+        return self._inner.predict_log_proba(self.encode(X))
+
     @_inner_has("decision_function")
     def decision_function(self, X: Any) -> np.ndarray:
         """Logit of the second class, or a score for each of many classes."""
