@@ -1,4 +1,4 @@
-"""``import softmargin`` takes less than half a second beyond what scikit-learn takes for itself.
+"""``import softmargin`` takes less than half a second longer than ``import sklearn.base``.
 
 Each import runs in a fresh interpreter, with modules compiled beforehand.  Seconds are processor seconds, which other
 work on the machine lengthens little; medians of several runs.  Scikit-learn's own time is that of

@@ -1,4 +1,4 @@
-"""Claim: modelling missing entries lowers the balanced error or leaves it; dropping incomplete rows does not help.
+"""Claim: modelling missing entries lowers the balanced error or leaves it unchanged; dropping rows does not help.
 
 Section 4.5 of Luts and Ormerod (2014): 3,504 patients with chest pain; sex, age, duration of symptoms and cholesterol,
 which is missing for 1,246 patients.  Logarithms of duration (plus one: some are zero) and of cholesterol, all columns

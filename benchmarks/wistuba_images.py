@@ -1,4 +1,5 @@
-"""Claim: a convolutional network with a Bayesian head classifies images as well as with a softmax, and knows more.
+"""Claim: a convolutional network with a Bayesian head classifies as well as one with a softmax, and its
+probabilities are no worse.
 
 Wistuba and Rawat (2018), section 4.2 and Fig. 4: MNIST, and the 5,000 + 1,000 images of CIFAR-10 that are available,
 with the networks of the paper.
