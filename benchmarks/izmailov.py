@@ -1,5 +1,5 @@
-"""Claim: the default `BayesianGPC` is as accurate as all methods of Izmailov and Kropotov (2017) and GPyTorch's SVGP, and
-settles sooner than SVGP.
+"""Claim: the default `BayesianGPC` is as accurate as all methods of Izmailov and Kropotov (2017) and GPyTorch's SVGP,
+and settles sooner than SVGP.
 
 Their experiments, Figs. 4-7: accuracy on held-out rows against training seconds, on german, svmguide1, ijcnn1, skin
 and a8a (with the test rows that a9a adds to it; magic and cod-rna are not in the data).  Ten random splits of all rows
