@@ -96,7 +96,7 @@ def test_estimators_are_judged_by_the_column_of_the_class(iris, ax):
     curve = reliability_curve(y == "versicolor", model.predict_proba(X)[:, 1], n_bins=5)
     np.testing.assert_allclose(display.frequency, curve.frequency)
     np.testing.assert_allclose(display.probability, curve.probability)
-    assert ax.get_xlabel() == "probability given to versicolor"
+    assert ax.get_xlabel() == "predicted probability of versicolor"
     assert legend_of(ax) == ["BayesianLinearSVC"]
     same = ReliabilityDisplay.from_predictions(
         y, model.predict_proba(X), pos_label="versicolor", n_bins=5, ax=Figure().subplots()

@@ -17,7 +17,7 @@ class LabelTypes:
     >>> types.meet(np.array([0, 1]), 0)
     >>> types.meet(np.array(["1"]), 4)
     Traceback (most recent call last):
-    ValueError: Labels are of several types: int64 in batch 0, str in batch 4 (counted from 0). Write them in one way.
+    ValueError: Labels are of several types: int64 in batch 0, str in batch 4 (counted from 0). Use a single type.
     """
 
     def __init__(self, part: str) -> None:
@@ -31,8 +31,7 @@ class LabelTypes:
         self._found.setdefault(kind, f"{name} in {self._part} {number}")
         if len(self._found) > 1:
             raise ValueError(
-                f"Labels are of several types: {', '.join(self._found.values())} (counted from 0). Convert them to "
-                f"one type."
+                f"Labels are of several types: {', '.join(self._found.values())} (counted from 0). Use a single type."
             )
 
 

@@ -47,7 +47,7 @@ class DetectionDisplay:
     >>> detector = AdversarialDetector(BayesianSVC(random_state=0).fit(X[:200], y[:200])).fit(X[200:300])
     >>> display = DetectionDisplay.from_estimator(detector, X[300:], X[300:] + [3.0, 0.0])
     >>> bool(display.auc > 0.7), display.ax_.get_xlabel()
-    (True, 'ordinary rows that give an alarm')
+    (True, 'ordinary rows that raise an alarm')
     """
 
     def __init__(

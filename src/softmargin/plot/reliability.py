@@ -191,7 +191,7 @@ class ReliabilityDisplay:
         )
         # A band of one bin has no width: whiskers say the same for single bins.
         ax.vlines(self.probability, self.lower, self.upper, color=colour, linewidth=0.8, alpha=0.5)
-        of = "" if self.label is None else f" to {plain(self.label)}"
+        of = "" if self.label is None else f" of {plain(self.label)}"
         ax.set(xlabel=f"predicted probability{of}", ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1))
         ax.set_box_aspect(1)
         open_frame(ax)
