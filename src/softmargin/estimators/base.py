@@ -1,4 +1,4 @@
-"""What all classifiers share: the road from data to belief, and from belief to probability."""
+"""What all classifiers share: the path from data to belief, and from belief to probability."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     random_state: Any
     n_features_in_: int
     _INFERENCES: tuple[str, ...] = INFERENCES
-    #: The words of ``loss=``, and what the library calls them; other losses come as objects.
+    #: The words that ``loss=`` accepts, with the library's names for them; other losses are passed as objects.
     _LOSSES: Mapping[str, str] = {"auto": "auto"} | {word: word for word in LOSSES}
     _MULTI_CLASS: tuple[str, ...] = ("auto", "weston-watkins", "crammer-singer", "ovr", "softmax")
     #: Whether entries of X may be missing, and whether X may be sparse.
@@ -74,9 +74,9 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     _SPARSE: bool = True
     #: Whether rows may come from a source, and whether as frames.
     _SOURCES: bool = True
-    #: Words for the link.
+    #: The words that ``link=`` accepts.
     _LINKS: tuple[str, ...] = LINKS
-    #: Where passes run, and in which precision: for some a matter of choice.
+    #: Where passes run, and in which precision; some classifiers make these parameters.
     device: Any = None
     precision: str = "auto"
     _FRAMES: bool = False
@@ -129,13 +129,13 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return share_foretold(self, source, n_threads(self.n_jobs), named=self._FRAMES)
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
-        """All the work of ``fit``; nothing but the names of the columns is stored yet."""
+        """Does all the work of ``fit``, but stores nothing yet except the names of the columns."""
         journal = Journal.of(self)
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self._plan().n_records, journal=journal)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         place = Place.of(self.device, self.precision, X)
         X, y, sample_weight = map(on_host, (X, y, sample_weight))
-        mapped = isinstance(X, np.memmap) and not self._takes_sources  # which is an array, for those who need them all
+        mapped = isinstance(X, np.memmap) and not self._takes_sources  # then it is read as an array
         source = None if mapped else source_of(X, y, sample_weight)
         data = self._check_data(X, y, sample_weight) if source is None else self._check_source(source, jobs)
         data = self._condensed(data.in_precision(self.precision))
@@ -156,7 +156,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     def _inferred(
         self, problem: Problem, data: Data, rng: np.random.RandomState, monitor: Monitor, place: Place | None
     ) -> tuple[Problem, Inferred, Record]:
-        """The belief, and each row as the model would see it without that row, found on the host or on a device."""
+        """Runs the inference, on the host or on a device; returns the belief and each row's leave-one-out moments."""
         there, unit = problem, data.unit
         if place is not None and (not problem.prior.is_plain or data.is_missing(data.X.shape[1])):
             if self.device is not None:
@@ -176,7 +176,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return replace(problem, likelihood=there.likelihood), on_host(inferred), record
 
     def _problem(self, data: Data, parts: Parts, jobs: int) -> Problem:
-        """The parts put together; for more than two classes each has weights, and a prior, of its own."""
+        """Assembles the parts; with more than two classes, each class has its own weights and prior."""
         likelihood = self._likelihood(parts.loss, data.n_classes, parts.prior)
         rows, prior, apart = parts.rows, parts.prior, isinstance(parts.rows, (ClasswiseRows, IncompleteRows))
         if data.n_classes > 2 and not apart:
@@ -186,21 +186,21 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return Problem(table, rows, likelihood, prior, jobs, whole)
 
     def _likelihood(self, loss: str | Likelihood, n_classes: int, prior: Any = None) -> Likelihood:
-        """The likelihood of a loss, and of how classes meet in it."""
-        # Where a row itself is uncertain, the variance of a difference is not the sum.
+        """The likelihood for a loss and the way in which it combines classes (``multi_class=``)."""
+        # Where a row itself is uncertain, latent values are correlated: variances of their differences do not add up.
         apart = self.multi_class == "auto" and isinstance(prior, Imputing)
         return named_likelihood(loss, "ovr" if apart else self.multi_class, n_classes)
 
     def _check_data(
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
     ) -> Data:
-        """The data, checked; rows of weight 0 go.  Classes are those present, unless they were declared."""
+        """Checks the data and drops rows of weight 0.  Classes are those present, unless they were declared."""
         given, X = X, self._numbers(X, reset=first)
         y = check_labels(X, self._labels(given, y))
         return self._weighed(X, y, check_weights(sample_weight, X.shape[0]), classes)
 
     def _condensed(self, data: Data) -> Data:
-        """The same data in fewer rows, where a model has use for them."""
+        """The same data in fewer rows, for models that benefit."""
         return data
 
     @property
@@ -208,7 +208,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return self._SOURCES and self.inference in ("auto", "cavi", "ecm")
 
     def _check_source(self, source: Source, jobs: int) -> Data:
-        """The rows of a source, checked: all of them if they are few, or a sample, and the way to the others."""
+        """Checks the rows of a source; returns all of them if they are few, else a sample and access to the rest."""
         if not self._takes_sources:
             raise ValueError(
                 f"{type(self).__name__} with inference={self.inference!r} needs all rows in memory; use BayesianSVC, "
@@ -224,7 +224,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         classes: np.ndarray | None = None,
         factor: np.ndarray | None = None,
     ) -> Data:
-        """Rows with their weights, those of classes included; these may be known."""
+        """Rows with their weights times class weights; ``factor`` gives each row's class weight if already known."""
         if factor is None:
             factor = class_weights(self.class_weight, y, copies, classes)
         weight, unit = factor * copies, factor * np.minimum(copies, 1)
@@ -238,11 +238,11 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return Data(X[seen], codes, weight[seen], unit[seen], classes, copies[seen])
 
     def _numbers(self, X: Any, reset: bool = False, names: bool = True) -> Any:
-        """Rows as numbers, checked, the names of the columns included."""
+        """Rows as numbers, after checks of the entries and of the column names."""
         return check_rows(self, X, reset=reset, missing=self._MISSING, sparse=self._SPARSE, names=names)
 
     def _labels(self, X: Any, y: Any) -> Any:
-        """The labels of rows as they were given."""
+        """The labels of the rows; subclasses may take them from a table instead."""
         return y
 
     @property
@@ -250,7 +250,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         return self.n_draws, self.n_chains, self.warm_up, self.thin
 
     def _plan(self, data: Data | None = None) -> Plan:
-        """What the inference is told, once the data is known or before."""
+        """The settings of the inference, which may depend on the data once it is known."""
         how = "cavi" if self.inference == "batch" else self.inference
         return Plan(how, self.tol, self.max_iter, self.batch_size, self.learning_rate, *self._draws_wanted)
 
@@ -283,14 +283,14 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             raise ValueError("inference='gibbs' runs on the CPU: leave device as None.")
 
     def _loss_given(self) -> str | Likelihood:
-        """What ``loss=`` says: the library's word, or a likelihood for which it has none."""
+        """The loss that ``loss=`` asks for: the library's own name for it, or a likelihood passed as an object."""
         if not isinstance(self.loss, str) and self.loss is not None:
             return known_loss(self.loss)
         one_of("loss", self.loss, self._LOSSES)
         return self._LOSSES[self.loss]
 
     def _refuse_loss(self, given: str | Likelihood) -> None:
-        """Some ways for classes to meet are known for some losses only."""
+        """Refuses losses for which the chosen ``multi_class=`` is not available."""
         allowed = {"crammer-singer": ("auto", *HINGES), "softmax": ("logistic",)}.get(self.multi_class)
         if allowed is not None and not (isinstance(given, str) and given in allowed):
             words = [word for word in allowed if self._LOSSES.get(word) in allowed]
@@ -299,7 +299,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
             )
 
     def _refuse_classes(self, n_classes: int) -> None:
-        """Some things are known for two classes only."""
+        """Refuses more than two classes where only two are supported."""
         if n_classes > 2 and self.inference in ("gibbs", "ecm"):
             raise ValueError(
                 f"inference={self.inference!r} supports two classes only, and y has {n_classes}; use 'auto', 'cavi', "
@@ -315,13 +315,14 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
-        """The rows and the prior of this model, found with so many threads."""
+        """Chooses the rows and the prior of this model, using ``jobs`` threads."""
 
     def _loss_for(self, gaussian: bool = True) -> str | Likelihood:
-        """The loss to fit: ``"auto"`` is the hinge, and that of Crammer and Singer as they have it.
+        """The loss to fit: ``"auto"`` is the hinge, and with ``"crammer-singer"`` the augmented hinge.
 
-        Where latent values are not Gaussian it is a bound that needs two moments only, and of a true likelihood: labels
-        that no probability restrains fill gaps with what suits them (benchmarks/gaps.py).
+        Where latent values are not Gaussian, it is a bound that needs only two moments, and one on a normalised
+        likelihood: under an unnormalised one, labels pull missing entries to whatever values suit them
+        (benchmarks/gaps.py).
         """
         given = self._loss_given()
         if not isinstance(given, str) or given != "auto":
@@ -333,14 +334,14 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
     def _fit_link(
         self, record: Record, n_classes: int = 2, loss: Any = "hinge", near: Link | None = None
     ) -> tuple[Link, float | None]:
-        """The link, and the log loss of the rows that were left out, if any: NaN if none can be."""
+        """The link, and the leave-one-out log loss: NaN if no row can be left out, None if none was asked for."""
         word = word_of(loss, n_classes) if self.link == "auto" else self.link
         plain = LogisticLink() if n_classes == 2 else SoftmaxLink()
         link = record.link(near) if word == "loo" else ProbitLink(many=n_classes > 2) if word == "probit" else plain
         return link, record.log_loss(link) if self.link in ("loo", "auto") else None
 
     def _keep(self, found: Found) -> None:
-        """Stores what was found."""
+        """Stores the results of a fit in attributes."""
         problem, ascent = found.problem, found.inferred.ascent
         self.classes_, self.loss_ = found.data.classes, found.parts.loss
         self.rows_, self.belief_ = problem.rows, ascent.point.belief
@@ -356,7 +357,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         self.fitted_prior_, self.data_prior_ = (part / max(part.sum(), 1e-300) for part in found.class_totals)
 
     def _warn(self, reason: str) -> None:
-        """Says so if the ascent was cut short."""
+        """Warns if the ascent stopped before it converged."""
         if reason == "interrupt":
             warnings.warn("Interrupted: this is the best model found so far.", InterruptedFitWarning, stacklevel=3)
         if reason == "stalled":

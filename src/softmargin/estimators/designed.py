@@ -1,4 +1,4 @@
-"""Classifiers whose columns come from a formula, or from columns by name: the road from a table to numbers."""
+"""Classifiers whose columns come from a formula, or from named columns: the path from a table to numbers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..validation import check_weights, keep_names, refuse_infinite
 from .base import BayesianClassifier, Data
 from .reading import representatives, rows_of_few
 
-#: Names of functions in a formula.
+#: Matches the names of functions called in a formula.
 _CALLS = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
-#: Slopes see a column so many spreads away at most, as fixed effects do.
+#: In new rows, columns with random slopes are clipped at this many spreads, as for fixed effects.
 _FAR = 1e15
 
 
 class DesignedClassifier(BayesianClassifier):
-    """Rows are those of ``design_``; it is None where neither formula nor groups nor splines ask for one.
+    """A classifier on the columns of ``design_``, which is None without a formula, groups or splines.
 
-    Random slopes are put in units of their columns' spread, like fixed effects, so that what is thought of variances
-    beforehand does not depend on the user's units.
+    Columns with random slopes are divided by their spread, like fixed effects, so that the prior of the variances
+    does not depend on the user's units.
     """
 
     formula: str | None
@@ -46,7 +46,7 @@ class DesignedClassifier(BayesianClassifier):
     def _check_data(
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
     ) -> Data:
-        """Rows of weight 0 are not there, neither are their groups."""
+        """Checks the data after dropping rows of weight 0, so that their groups do not count either."""
         self.design_: Design | None = None
         if self.formula is None and _is_empty(self.groups) and _is_empty(self.splines):
             return super()._check_data(X, y, sample_weight, classes, first)
@@ -65,11 +65,11 @@ class DesignedClassifier(BayesianClassifier):
 
     @property
     def _FRAMES(self) -> bool:  # type: ignore[override]  # noqa: N802
-        """Whether there is a design, for which batches of rows must be frames where they can."""
+        """Whether there is a design, which needs batches of rows as frames where possible."""
         return not (self.formula is None and _is_empty(self.groups) and _is_empty(self.splines))
 
     def _check_source(self, source: Source, jobs: int) -> Data:
-        """Groups and categories are those of all rows, so these are read once for them alone."""
+        """Checks a source; groups and categories are those of all rows, so finding them takes a reading of its own."""
         self.design_ = None
         if not self._FRAMES:
             return super()._check_source(source, jobs)
@@ -91,7 +91,7 @@ class DesignedClassifier(BayesianClassifier):
         return data._replace(X=data.X / self._units, columns=Columns(*(part / self._units for part in columns)))
 
     def _refuse_functions(self) -> None:
-        """Functions in a formula that look at all rows, where these are not in memory."""
+        """Refuses functions and splines that need all rows at once, when these are not in memory."""
         right = (self.formula or "").rpartition("~")[2]
         known = sorted(name for name in set(_CALLS.findall(right)) if name != "I" and not name.startswith("np."))
         if known or not _is_empty(self.splines):
@@ -137,7 +137,7 @@ class DesignedClassifier(BayesianClassifier):
 
     @property
     def _chain(self) -> list[Factor]:
-        """Factors that lie within each other, finest first."""
+        """Nested factors, finest first."""
         return [] if self.design_ is None else [self._factors[index] for index in self._nesting.chain]
 
     @property
@@ -149,7 +149,7 @@ class DesignedClassifier(BayesianClassifier):
         return () if self.design_ is None else self.design_.spline_terms
 
     def _units_of(self, factor: Factor) -> np.ndarray:
-        """What the effects of a factor are divided by to be in the user's units."""
+        """The units by which effects of a factor are divided to put them in the user's units."""
         return np.append(np.ones(int(factor.intercept)), self._units[list(factor.slopes)])
 
     def _fixed_names(self, n_fixed: int) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def _is_empty(names: Any) -> bool:
 
 
 def _disown(matrix: np.ndarray, design: Design, nesting: Nesting) -> None:
-    """A group that comes with another parent than it had is another group, and new."""
+    """Marks groups as unknown (-1) where they appear under another parent than in the fit: they are new groups."""
     for place, parent in enumerate(nesting.parents):
         code, above = (design.factors[nesting.chain[index]].code for index in (place, place + 1))
         known = matrix[:, code] >= 0

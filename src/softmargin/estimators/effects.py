@@ -22,24 +22,25 @@ from ..validation import has_missing, refuse_sources
 from .base import Data, Found
 
 PRIORS = ("ridge", "ard", "laplace-zero")
-#: Shape and rate of an inferred variance's prior (benchmarks/defaults.py), and as published with the augmented bound.
+#: Shape and rate of the prior of an inferred variance: those published with the augmented bound, and the defaults
+#: (benchmarks/defaults.py).
 _PUBLISHED = (0.01, 0.01)
 _VARIANCE_PRIORS = {"ridge": (5.0, 1.0), "ard": (2.0, 0.2), "laplace-zero": (2.0, 0.2)}
-#: Prior variance of the intercept, in effect flat (Luts 2014).  Where classes meet it is only nearly so: rows do not
-#: tell what all intercepts have in common, and as the softmax bound asks that means lie half their variance apart, that
-#: of a class whose rows hardly count would otherwise grow with every pass.
+#: Prior variance of the intercept, in effect flat (Luts 2014).  Where the likelihood couples classes it is smaller: the
+#: data do not determine what all intercepts have in common, and since the softmax bound wants means half a variance
+#: apart, the intercept of a class whose rows hardly count would otherwise grow with every pass.
 _INTERCEPT_VARIANCE, _INTERCEPT_VARIANCE_OF_RIVALS = 1e8, 1e3
-#: Of the intercept in batches, where the first of them has one class: its rows do not tell how far from the other they
-#: are, and nothing but the prior holds it.  A deviation of ten margins is flat beside any rows of two classes.
+#: The same in batches, if the first batch has a single class: its rows do not determine how far away the other class
+#: is, so only the prior limits the intercept.  A standard deviation of ten margins is flat next to rows of two classes.
 _INTERCEPT_VARIANCE_OF_ONE = 1e2
-#: Columns that reach further, in units of their prior, leave nothing of it to be felt.
+#: Next to columns that reach further than this, in units of their prior, the prior is lost to rounding.
 _FURTHEST = 1e12
-#: Nor can columns that reach further be squared, whether they vary or not.
+#: Columns that reach further than this cannot be squared safely, whether they vary or not.
 _SQUARED = 1e100
 
 
 class FixedEffects(NamedTuple):
-    """Columns in units of their spread, and what is thought of them beforehand: of their weights, and of themselves."""
+    """Columns in units of their spread, the prior of their weights, and the model of the columns themselves."""
 
     rows: LinearRows
     prior: Ridge | VarianceComponents | LaplaceZero
@@ -56,17 +57,17 @@ def check_fixed_effects(model: Any) -> None:
 
 
 def selects(model: Any) -> bool:
-    """Whether a model chooses among its columns."""
+    """Whether a model selects columns."""
     return isinstance(model.prior, str) and model.prior == "laplace-zero"
 
 
 def loss_of(model: Any, missing: bool) -> Any:
-    """The loss to fit.  Where columns are chosen, ``"auto"`` is the logistic loss.
+    """The loss to fit.  With variable selection, ``"auto"`` is the logistic loss.
 
-    A column of noise that is in gains about ``c / 2`` nats, ``c`` the sum of squared slopes of the rows over that of
-    their curvatures.  Of a likelihood ``c`` is at most about 1; the hinge has no normaliser, where classes overlap its
-    ``c`` is about 2, and what pays for a column does not pay for it (benchmarks/sparsity.py).  Draws of the hinge need
-    no more than NumPy, and average over choices: with them it stays.
+    Including a column of noise gains about ``c / 2`` nats, where ``c`` is the sum of the rows' squared slopes over the
+    sum of their curvatures.  For a likelihood ``c`` is at most about 1.  The hinge is not normalised: where classes
+    overlap its ``c`` is about 2, more than the penalty on a column offsets (benchmarks/sparsity.py).  Gibbs sampling
+    keeps the hinge, whose draws need only NumPy and average over selections.
     """
     if not isinstance(model.loss, str) or model.loss != "auto" or not selects(model):
         return model._loss_for(gaussian=not missing)
@@ -76,11 +77,11 @@ def loss_of(model: Any, missing: bool) -> Any:
 
 
 def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffects:
-    """The fixed effects of a linear model, by its parameters; ``X`` are the columns that have them."""
+    """The fixed effects of a linear model, from its parameters; ``X`` holds the columns that have them."""
     columns = describe(X, data.weight) if data.columns is None else data.columns.of(X.shape[1])
     center = columns.center if intercept else np.zeros_like(columns.center)
     scale = columns.spread if model.standardize else np.ones_like(columns.spread)
-    varies = columns.spread != np.maximum(1.0, np.abs(columns.center))  # that is how a constant one is described
+    varies = columns.spread != np.maximum(1.0, np.abs(columns.center))  # as `describe` reports constant columns
     varies |= columns.spread > _SQUARED
     _refuse_far(np.maximum(np.abs(columns.center - center), varies * columns.spread) / scale)
     prior_scale = SCALE_BY_COLUMN * (X.shape[1] + 1)
@@ -93,7 +94,7 @@ def fixed_effects(model: Any, data: Data, X: Any, intercept: bool) -> FixedEffec
 
 
 def _refuse_far(extent: np.ndarray) -> None:
-    """Columns that lie far from zero in units of their spread, or whose own units are no units for a prior."""
+    """Refuses columns that lie very far from zero in units of their spread, or whose own units do not suit a prior."""
     far = np.flatnonzero(extent > _FURTHEST)
     if len(far):
         more = f" (and {len(far) - 1} more columns are too large)" if len(far) > 1 else ""
@@ -124,7 +125,7 @@ def _prior(model: Any, n_columns: int, intercept: bool, loose: float) -> Ridge |
 
 
 def with_gaps(model: Any, rows: Any, prior: Any, columns: ColumnModel, data: Data) -> tuple[IncompleteRows, Imputing]:
-    """Rows and prior of a table with missing entries: classes have weights of their own, and columns in common."""
+    """Rows and prior for a table with missing entries: each class has its own weights, and all share the columns."""
     if data.n_classes > 2:
         if model.multi_class not in ("auto", "ovr"):
             raise ValueError(
@@ -137,7 +138,7 @@ def with_gaps(model: Any, rows: Any, prior: Any, columns: ColumnModel, data: Dat
 
 
 class Coefficients(NamedTuple):
-    """Means and standard deviations, in the units of the columns as they came; a row for each class."""
+    """Means and standard deviations, in the original units of the columns; a row for each class."""
 
     mean: np.ndarray
     std: np.ndarray
@@ -146,17 +147,17 @@ class Coefficients(NamedTuple):
 
 
 def coefficients(rows: LinearRows, mean: np.ndarray, covariance: np.ndarray) -> Coefficients:
-    """From the moments of the weights; the intercept's shift by the centre correlates it with the coefficients."""
+    """Coefficients from the moments of the weights; centring correlates the intercept with the coefficients."""
     coef, intercept = rows.to_user_units(mean)
     _, shift = rows.to_user_units(np.eye(len(mean)))
     std = np.sqrt(np.diagonal(covariance)[: len(rows.scale)]) / rows.scale
-    far = np.abs(shift).max(initial=1.0)  # whose square may be too large for a number
+    far = np.abs(shift).max(initial=1.0)  # factored out, since its square may overflow
     of_intercept = far * np.sqrt((shift / far) @ covariance @ (shift / far))
     return Coefficients(coef[None, :], std[None, :], np.atleast_1d(intercept), np.atleast_1d(of_intercept))
 
 
 def coefficients_of_many(rows: ReducedRows, mean: np.ndarray, covariance: np.ndarray) -> Coefficients:
-    """The same for more columns than rows, of which not all pairs are looked at."""
+    """The same with more columns than rows, without forming the covariance of all pairs of columns."""
     columns = rows.columns
     weights, variances = rows.weights_of_columns(mean, covariance)
     shift = np.append(-columns.center / columns.scale, np.ones(int(columns.intercept)))
@@ -166,7 +167,7 @@ def coefficients_of_many(rows: ReducedRows, mean: np.ndarray, covariance: np.nda
 
 
 class FixedEffectsMixin:
-    """Coefficients of columns, what was chosen of them, and what they say of each other."""
+    """Coefficients of columns, which of them were selected, and how they predict each other's missing entries."""
 
     prior: Any
     rows_: Any
@@ -177,7 +178,7 @@ class FixedEffectsMixin:
     _numbers: Callable[..., Any]
 
     def _keep_fixed(self, found: Found, hyper: Any) -> None:
-        """Stores what was found of the fixed effects; ``hyper`` is what their prior inferred, or those of classes."""
+        """Stores the results for the fixed effects; ``hyper`` is what their prior inferred, or that of each class."""
         every = [self._coefficients(index, part) for index, part in enumerate(class_parts(self._seen_belief))]
         of_columns = Coefficients(*map(np.concatenate, zip(*every, strict=True)))
         self.coef_, self.coef_std_, self.intercept_, self.intercept_std_ = of_columns
@@ -197,7 +198,7 @@ class FixedEffectsMixin:
             self._keep_selection([of.included for of in hypers], many)
 
     def _coefficients(self, index: int, seen: Any) -> Coefficients:
-        """Those of one class, whose weights are seen so."""
+        """The coefficients of one class, from the belief about its weights that rows see."""
         rows, columns = beneath(self.rows_), self._columns
         if isinstance(rows, ReducedRows):
             return coefficients_of_many(rows.of_class(index), seen.mean, seen.covariance)
@@ -205,7 +206,7 @@ class FixedEffectsMixin:
         return coefficients(columns, seen.core_mean[:n], seen.core_covariance[:n, :n])
 
     def _keep_selection(self, included: list[np.ndarray], many: bool) -> None:
-        """What was chosen, and on which side of zero its coefficient lies."""
+        """Stores the probabilities that columns are included, and that their coefficients are positive."""
         n, positive = len(included[0]), []
         for belief in class_parts(self.belief_):
             mean, variances = belief.core_mean[:n], np.diagonal(belief.core_covariance)[:n]
@@ -217,9 +218,9 @@ class FixedEffectsMixin:
         self.positive_probability_ = np.stack(positive) if many else positive[0]
 
     def _foretell(self, found: Found) -> None:
-        """Learns what columns say of each other, for rows to come that have missing entries.
+        """Learns to predict columns from each other, for missing entries in future rows.
 
-        Only the first of many batches comes with a model of its columns; others add to what was said.
+        Of many batches, only the first comes with a model of the columns; later ones add to its sums.
         """
         model, before = (found.parts.columns, None) if found.parts.columns is not None else self._said
         if scipy.sparse.issparse(found.data.X) or not 0 < len(self._columns.scale) <= MOST_FORETOLD:
@@ -231,11 +232,11 @@ class FixedEffectsMixin:
         if model is not None and sums is not None:
             try:
                 self._seen_belief = with_hyper(self._seen_belief, model.updated(sums))
-            except NotPositiveDefiniteError:  # without an intercept columns may lie too far from zero to be told apart
+            except NotPositiveDefiniteError:  # without an intercept, columns far from zero look alike
                 self._said = None, None
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
-        """Of coefficients that may be zero, the Gaussian of `_seen_belief` has the moments only."""
+        """Draws the weights; if coefficients may be zero, `_seen_belief` has only their moments, so draw inclusions."""
         if self.draws_ is not None or not hasattr(self, "inclusion_probability_"):
             return super()._draw_weights(n_samples, rng)  # pyright: ignore[reportAttributeAccessIssue]
         draws = []
@@ -325,5 +326,5 @@ def _precision(prior: Any, n_columns: int) -> np.ndarray:
 
 
 def one_or_all(values: np.ndarray) -> float | np.ndarray:
-    """A number if there is one."""
+    """A single value as a number, several as an array."""
     return float(values[0]) if len(values) == 1 else to_numpy(values)

@@ -20,7 +20,7 @@ from .reading import moments_of
 
 
 class FittedClassifier(LatentPredictions):
-    """A belief about the weights of rows, and what follows from it for other rows."""
+    """A belief about the weights, and its predictions for other rows."""
 
     device: Any
     precision: str
@@ -44,14 +44,14 @@ class FittedClassifier(LatentPredictions):
         return self._moments(self._numbers(X), place) if source is None else moments_of(self, source, place)
 
     def _moments(self, X: Any, place: Place | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Of the latent values of rows that have been checked."""
+        """Mean and variance of the latent values of rows that have been checked."""
         missing = has_missing(X)
-        if place is not None and not missing:  # what is missing is foretold on the host
+        if place is not None and not missing:  # missing entries are predicted on the host
             reference = place.put(np.empty(0))
             with place.at_work():
                 view = self.rows_.view(self._seen_belief, reference)
                 return moments_there(view, X, place, self.rows_.width)
-        # Rows narrower than those of the fit are widened: its factors were found for that precision.
+        # Rows of lower precision than in the fit are converted: its factors were computed in that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)
         view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
@@ -63,12 +63,12 @@ class FittedClassifier(LatentPredictions):
         return mu, v
 
     def _view_of(self, dtype: Any, missing: bool = False) -> View:
-        """The quickest way to latent moments, for rows with or without missing entries."""
+        """The fastest way to latent moments, for rows with or without missing entries."""
         with one_blas_thread:
             return self._rows_for(missing).view(self._seen_belief, np.empty(0, dtype=dtype))
 
     def _rows_for(self, missing: bool) -> Rows:
-        """Rows that may have missing entries know what to do about them; others pass them by."""
+        """The rows object for a table with or without missing entries; subclasses have one for each."""
         return self.rows_
 
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -84,7 +84,7 @@ class FittedClassifier(LatentPredictions):
         X = dense(self._numbers(X)).astype(np.float64, copy=False)
         rows, nothing = self._rows_for(has_missing(X)), np.zeros(X.shape[0])
         features, weights = rows.lift(X), self._draw_weights(n_samples, rng)
-        # Missing entries are drawn anew with each draw of the weights, from what the others foretell.
+        # Each draw of the weights comes with new draws of the missing entries, given the observed ones.
         filled = (features.drawn(u, self._seen_belief.hyper, (nothing, nothing), nothing, rng) for u in weights)
         draws = np.stack([part.at(u) for part, u in zip(filled, weights, strict=True)], axis=-1)
         root = rows.leftover_root(X)
@@ -94,7 +94,7 @@ class FittedClassifier(LatentPredictions):
         return draws + (np.tensordot(root, noise, axes=1) if root.ndim == 2 else np.einsum("irk,rks->iks", root, noise))
 
     def _draw_weights(self, n_samples: int, rng: np.random.RandomState) -> Any:
-        """One entry for each draw: weights, or a tuple of those of each class."""
+        """A list or array with one entry for each draw: the weights, or a tuple of those of each class."""
         if self.draws_ is None:
             draws = self._seen_belief.sample(n_samples, rng)
             return list(zip(*draws, strict=True)) if isinstance(draws, tuple) else draws
@@ -116,7 +116,7 @@ class FittedClassifier(LatentPredictions):
         >>> again.predict([[0.0], [3.0]])
         array([0, 1])
         """
-        from ..store import save  # which knows all estimators
+        from ..store import save  # here, since `store` imports all estimators
 
         save(self, path)
 

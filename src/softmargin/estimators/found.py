@@ -1,4 +1,4 @@
-"""What a fit is given, what it is made of, and all that it finds."""
+"""The input of a fit, its parts, and its results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..validation import has_missing
 
 
 class Data(NamedTuple):
-    """What a fit is given, checked: labels are -1 and +1, or 0, 1, 2 ... if there are more than two classes.
+    """The checked input of a fit: labels are -1 and +1, or 0, 1, 2 ... if there are more than two classes.
 
-    ``copies`` are the weights of the rows without those of classes, and ``unit`` is the weight of one copy of each.
-    ``more`` says that other rows will follow.  Where the rows are a sample of a source, ``whole`` is the way to all of
-    them, ``columns`` is what these are like, and ``gaps`` says in which of them entries are missing.
+    ``copies`` are the weights of the rows without class weights, and ``unit`` is the weight of one copy of each row.
+    ``more`` says that other rows will follow.  If the rows are a sample of a source, ``whole`` gives access to all of
+    them, ``columns`` describes their columns, and ``gaps`` says which of these have missing entries.
     """
 
     X: Any
@@ -40,19 +40,19 @@ class Data(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """All rows, of which these may be a sample."""
+        """The number of all rows, of which these may be a sample."""
         return self.X.shape[0] if self.whole is None else self.whole.n_rows
 
     def is_missing(self, n_columns: int) -> bool:
-        """Whether entries of the first so many columns are missing in any of all rows."""
+        """Whether any row, in the sample or not, has missing entries in its first ``n_columns`` columns."""
         return has_missing(self.X[:, :n_columns]) or (self.gaps is not None and bool(self.gaps[:n_columns].any()))
 
     def described(self) -> Columns:
-        """Where all columns lie, and how far they spread."""
+        """The centre and spread of each column."""
         return describe(self.X, self.weight) if self.columns is None else self.columns
 
     def in_precision(self, precision: str) -> Data:
-        """The rows in the precision of a word, if that is one of NumPy's."""
+        """The rows in the given precision, if that is the name of a NumPy type."""
         if precision not in ("float32", "float64"):
             return self
         whole = self.whole
@@ -67,12 +67,12 @@ class Data(NamedTuple):
 
     @property
     def class_totals(self) -> np.ndarray:
-        """How much the rows of each class weigh: in the fit, and without the weights of classes."""
+        """The total weight of each class: in the fit, and without class weights."""
         codes = (self.y > 0).astype(int) if self.n_classes == 2 else self.y.astype(int)
         return np.stack([np.bincount(codes, part, self.n_classes) for part in (self.weight, self.copies)])
 
     def merged(self) -> Data:
-        """Repeats of a row with its label as one, shuffled in a way that depends on no order but their own."""
+        """Repeated rows with the same label merged into one, in an order that does not depend on the given one."""
         X, y, which = distinct_labelled(dense(self.X), self.y)
         unit, order = np.zeros(len(y)), np.random.RandomState(0).permutation(len(y))
         np.maximum.at(unit, which, self.unit)
@@ -81,8 +81,8 @@ class Data(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The rows and the prior of a model, the loss they are to meet, the kernels that were judged on the way, and what
-    is thought of columns whose entries may be missing."""
+    """The rows, prior and loss of a model, the kernels that were evaluated to choose it, and the model of columns whose
+    entries may be missing."""
 
     rows: Any
     prior: Any
@@ -91,16 +91,16 @@ class Parts(NamedTuple):
     columns: ColumnModel | None = None
 
     def for_files(self) -> Parts:
-        """Without a loss that came as an object, which a file may not hold."""
+        """These parts without a loss that was passed as an object, which may be impossible to write to a file."""
         return self if isinstance(self.loss, str) else self._replace(loss="")
 
     def with_loss(self, given: str | Likelihood) -> Parts:
-        """The same with the loss that files do not hold."""
+        """These parts with the loss that files leave out."""
         return self if isinstance(given, str) else self._replace(loss=given)
 
 
 class Found(NamedTuple):
-    """All that a fit finds."""
+    """The results of a fit."""
 
     data: Data
     parts: Parts

@@ -10,9 +10,9 @@ from ..parameters import positive_integer
 from ..tune import JOINT_TUNINGS, QUADRATIC_TUNINGS, Rounds
 from .kernel import KernelClassifier
 
-#: The words of ``loss=`` here, and those of the library.
+#: The words that ``loss=`` accepts here, with the library's names for them.
 LOGISTIC_LOSSES = {"quadrature": "logistic", "jj": "logistic-jj", "taylor": "logistic-taylor"}
-#: Losses that are quadratics, by the words of ``tune=`` that need them.
+#: For each ``tune=`` that needs a quadratic loss, the losses that qualify.
 _QUADRATICS = {how: ("jj",) if how in JOINT_TUNINGS else ("jj", "taylor") for how in QUADRATIC_TUNINGS}
 _FEWEST_EVALUATIONS = 2
 
@@ -241,7 +241,7 @@ class BayesianGPC(KernelClassifier):
             )
 
     def _likelihood(self, loss: str | Likelihood, n_classes: int, prior: Any = None) -> Likelihood:
-        if n_classes > 2 and self.tune in QUADRATIC_TUNINGS:  # there is a quadratic for each class if they do not meet
+        if n_classes > 2 and self.tune in QUADRATIC_TUNINGS:  # with uncoupled classes, each has its own quadratic
             return MULTI_CLASS["ovr"](likelihood_of(loss))
         return super()._likelihood(loss, n_classes, prior)
 

@@ -1,4 +1,4 @@
-"""What classifiers with a kernel share: the kernel, its inducing points, and who judges them."""
+"""What classifiers with a kernel share: choosing the kernel, its inducing points and the judges."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from .partial import StreamingClassifier
 
 KERNELS: dict[str, Any] = {"rbf": RBF, "matern": Matern}
 PLACEMENTS = ("kmeans", "random", "mixture", "tuned")
-#: Prior variances of the named kernels: of the function (benchmarks/defaults.py), and of an offset shared by all rows.
+#: Prior variances of kernels given by name: of the function (benchmarks/defaults.py), and of an offset of all rows.
 _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
-#: The variance that a tuned kernel is expected to have.
+#: The prior median of a tuned variance, where tuning also starts.
 _EXPECTED_VARIANCE = 4.0
-#: Rows that tell what columns say of each other.
+#: At most this many rows are used to learn how columns predict each other.
 _MOST_ROWS_TO_FORETELL = 4096
-#: Tables of at least so many rows are fitted by their distinct ones, if these are no more than this share.
+#: Tables of at least so many rows are reduced to their distinct rows, if these are no more than this proportion.
 _MANY_ROWS, _FEW_DISTINCT = 8192, 0.5
 
 
 class Chosen(NamedTuple):
-    """A kernel, the kernels that were judged before it, what the columns are like, and who judged."""
+    """A kernel, the kernels that were evaluated before it, a description of the columns, and the judges."""
 
     kernel: Kernel
     judged: list[dict[str, Any]]
@@ -47,19 +47,19 @@ class Chosen(NamedTuple):
 
 
 def usual_length_scales(columns: Columns, reach: float = 1.0) -> tuple[float, ...]:
-    """Those of a kernel that was given none."""
-    # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
+    """Default length-scales, for a kernel without its own."""
+    # In d columns, rows lie about sqrt(2 d) spreads apart: this keeps their correlations away from both 0 and 1.
     return tuple(reach * np.sqrt(len(columns.spread)) * columns.spread)
 
 
 class TunedClassifier(StreamingClassifier):
-    """A classifier with a kernel, which it finds by itself."""
+    """A classifier that tunes its own kernel."""
 
     kernel: Any
     tune: str | None
     _INFERENCES = (*INFERENCES, "batch")
     _TUNINGS: ClassVar[tuple[str, ...]] = TUNINGS
-    #: Usual length-scales, in units of those that keep rows neither alike nor strangers.
+    #: Default length-scales, in units of `usual_length_scales`.
     _REACH: ClassVar[float] = 1.0
 
     def _check_parameters(self) -> None:
@@ -80,8 +80,8 @@ class TunedClassifier(StreamingClassifier):
         panels: bool = False,
         foretelling: Foretelling | None = None,
     ) -> Chosen:
-        """The kernel that the rows prefer, judged through no more points than given; with ``panels``, these in any
-        case.  Where entries are missing, ``foretelling`` says what is known of them."""
+        """Tunes the kernel, with at most ``most_points`` inducing points.  With ``panels``, judges are returned even if
+        nothing is tuned.  ``foretelling`` is the model of missing entries, if there are any."""
         columns = data.described().rounded()
         kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
         if self.tune is None and not panels:
@@ -93,14 +93,14 @@ class TunedClassifier(StreamingClassifier):
         judges = Judges.panels(rows, rng, most_points, data.n_classes)
         if foretelling is not None:
             judges = [panel.of_blurred(columns) for panel in judges]
-        if self.tune is not None and len(np.unique(data.y)) > 1:  # a first batch of one class says nothing of kernels
+        if self.tune is not None and len(np.unique(data.y)) > 1:  # a first batch of one class is uninformative
             likelihood = self._likelihood(self._loss_for(), data.n_classes)
             choice = choose_kernel(judges, kernel, columns, self.tune, likelihood, monitor, jobs, self._rounds())
             kernel, judged = choice.kernel, [one | {"kernel": sharp(one["kernel"])} for one in choice.history]
         return Chosen(sharp(kernel), judged, columns, judges)
 
     def _rounds(self) -> Rounds:
-        """How long a round is, for those ways of tuning that go in rounds."""
+        """The length of a round, for tuning methods that alternate between belief and kernel."""
         return Rounds()
 
     def _kernel_as_given(self) -> Kernel:
@@ -112,17 +112,17 @@ class TunedClassifier(StreamingClassifier):
 
 
 class KernelClassifier(TunedClassifier):
-    """A classifier whose latent function is a Gaussian process, seen through inducing points."""
+    """A classifier whose latent function is a Gaussian process, represented by inducing points."""
 
     n_inducing: int | str
     inducing: Any
 
     @property
     def _MISSING(self) -> bool:  # type: ignore[override]  # noqa: N802
-        """Whether entries may be missing: the kernel must have an expectation over what they might be."""
+        """Whether entries may be missing: this needs a kernel whose expectation over missing entries is known."""
         try:
             return blurred(self._kernel_as_given()) is not None
-        except ValueError:  # which `fit` will tell
+        except ValueError:  # `fit` will report it
             return False
 
     def _check_parameters(self) -> None:
@@ -150,7 +150,7 @@ class KernelClassifier(TunedClassifier):
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
 
     def _condensed(self, data: Data) -> Data:
-        """Large tables of few distinct rows as these, with how often each is there: sums over them are the same."""
+        """Merges repeated rows in large tables with few distinct ones; weighted sums over them stay the same."""
         n, width = data.X.shape
         if self.inference not in ("auto", "cavi") or data.whole is not None or scipy.sparse.issparse(data.X):
             return data
@@ -159,7 +159,7 @@ class KernelClassifier(TunedClassifier):
         return data.merged()
 
     def _foretold(self, data: Data) -> tuple[Data, Foretelling | None]:
-        """The data, described, and what columns say of missing entries, here or in rows to come."""
+        """The data with a description of its columns, and a model of missing entries, now or in future rows."""
         n_columns = data.X.shape[1]
         if not self._MISSING or scipy.sparse.issparse(data.X):
             return data, None
@@ -192,7 +192,7 @@ class KernelClassifier(TunedClassifier):
         return self.rows_
 
     def _refuse_stream(self, prior: Any, missing: bool = False) -> None:
-        """Rows with missing entries have features like others, which one Gaussian of the past can have seen."""
+        """Accepts missing entries: such rows have features like others, so a single Gaussian can summarise the past."""
         super()._refuse_stream(prior)
         if missing and getattr(self, "_stream", None) is not None:
             self._rows_for(missing)

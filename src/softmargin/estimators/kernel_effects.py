@@ -2,9 +2,9 @@ r"""A kernel beside fixed and random effects: a smooth function of all columns b
 
 .. math:: f = x^T \beta + \phi^T c + z^T u_g + e, \qquad \phi = L^{-1} k(Z, x), \quad c \sim N(0, I).
 
-The weights of the points lie in the core of the arrow, behind the lines, like those of a spline would, but with a
-variance that is known; and :math:`e \sim N(0, k(x, x) - \phi^T \phi)` is what the points leave over.  The lines stay,
-as they do beside splines: a kernel alone would fall back to nothing where no rows are, such as times to come.
+The weights :math:`c` of the inducing points lie in the core of the arrow, after those of the linear terms, as for a
+spline, but with a known variance; :math:`e \sim N(0, k(x, x) - \phi^T \phi)` is the leftover.  The linear terms stay,
+as they do beside splines: away from the data, such as at future times, a kernel alone would fall back to zero.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..tune.grouped import Around, GroupedJudges, choose_kernel_within
 from .found import Data
 from .kernel import KERNELS, usual_length_scales
 
-#: The words of ``tune=`` for a kernel beside lines.
+#: The words that ``tune=`` accepts for a kernel beside linear terms.
 TUNINGS = ("logistic",)
-#: The variance that a named kernel begins with: what bends is less than what the lines and groups explain
-#: (benchmarks/mixed_kernel.py).
+#: The initial variance of a kernel given by name: the nonlinear part is smaller than what linear terms and groups
+#: explain (benchmarks/mixed_kernel.py).
 _VARIANCE = 0.3
 
 
 class KernelEffects(NamedTuple):
-    """The kernel's rows, seen through their points, and the kernels that were judged on the way."""
+    """The kernel's rows with their inducing points, and the kernels that were evaluated to choose it."""
 
     rows: InducingRows
     judged: list[dict[str, Any]]
@@ -47,7 +47,7 @@ def check_kernel_effects(model: Any) -> None:
 
 
 def refuse_gaps(data: Data, names: tuple[str, ...]) -> None:
-    """Missing entries of columns that go through a kernel, which are the first."""
+    """Refuses missing entries in the columns of the kernel, which come first and are named ``names``."""
     gaps = np.isnan(data.X[:, : len(names)]).any(axis=0)
     if data.gaps is not None:
         gaps |= data.gaps[: len(names)]
@@ -68,9 +68,9 @@ def kernel_effects(
     monitor: Monitor,
     jobs: int,
 ) -> KernelEffects:
-    """The kernel of a model by its parameters, the first ``n_fixed`` columns being those that go through it.
+    """The kernel of a model, from its parameters; it applies to the first ``n_fixed`` columns.
 
-    ``code`` is the column of the finest groups, if there are any; ``around`` puts all else around a kernel.
+    ``code`` is the column of the finest groups, if any; ``around`` adds the other terms of the model to a kernel.
     """
     if not n_fixed:
         raise ValueError("A kernel needs at least one column besides the groups; without any, leave kernel as None.")
@@ -96,6 +96,6 @@ def _kernel_as_given(model: Any) -> Kernel:
 
 
 def _single(data: Data) -> LabelledRows:
-    """The rows; those of a source as single ones: a row that stood for many of its group would make too much of it."""
+    """The rows; those of a source are scaled to a mean weight of one, or each would overstate its group's evidence."""
     weight = data.weight if data.whole is None else data.weight * len(data.y) / data.weight.sum()
     return LabelledRows(data.X, data.y, weight, data.unit)

@@ -16,7 +16,7 @@ from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss
 from .partial import StreamingClassifier
 from .wide import is_wide, reduced, with_variance
 
-#: Models of more columns do not learn from batches: a first one would take minutes and gigabytes.
+#: Models with more columns do not support batches: the first would take minutes and gigabytes.
 _MOST_COLUMNS = 2000
 
 

@@ -33,19 +33,19 @@ from .particle_stream import ParticleStream, without_each
 LEARNING = ("widths", "all", "weights")
 STARTS = ("belief", "prior")
 STEIN_KERNELS = ("auto", "rbf")
-#: Rows for each frequency, of which there are a power of two, within limits.
+#: Rows per frequency; the number of frequencies is rounded to a power of two, within limits.
 _ROWS_PER_FREQUENCY, _FREQUENCIES = 8, (128, 1024)
-#: Steps of all particles together, roughly, and how many particles there may be, a power of two: one that has seen more
-#: rows is worth more than several that have seen fewer, but below a few their spread says nothing.
+#: Approximate steps of all particles together, and limits on their number, a power of two: one particle that has seen
+#: more rows is worth more than several that have seen fewer, but the spread of very few is uninformative.
 _WORK, _PARTICLES = 32_000, (4, 32)
-#: Up to so many rows have all had their say when the kernel was tuned: particles have nothing to add.
+#: With at most this many rows, tuning has used all of them, and particles have nothing to add.
 _ROWS_FOR_PARTICLES = 1024
-#: How far the ascent goes that particles start from, at most.
+#: Tolerance and largest number of passes of the ascent that finds the particles' start.
 _START_TOLERANCE, _START_PASSES = 3e-3, 20
-#: Rows of a minibatch; steps of particles that are near where they go, by all rows; otherwise as many as visit each row
-#: so often, within limits; and visits to each row of a batch in a stream.
+#: Rows of a minibatch; steps of particles that start near the optimum and use all rows; otherwise visits to each row,
+#: which set the number of steps, and its limits; and visits to each row of a batch in a stream.
 _BATCH_ROWS, _NEAR_STEPS, _VISITS, _STEPS, _STREAM_VISITS = 256, 100, 20, (200, 8000), 2
-#: Logarithms of length-scales that single precision has room for, with rows a good deal further away.
+#: Largest absolute log length-scale for single precision; leaves room for rows that lie much further away.
 _SINGLE = 50.0
 
 
@@ -132,7 +132,7 @@ class BayesianKernelMachine(TunedClassifier):
     _LOSSES = {"auto": "logistic"} | {word: word for word in LOSSES}
     _INFERENCES = ("auto", "stein", "cavi", "svi", "adam")
     _SOURCES = False
-    #: Of inferences that are not offered here.
+    #: Settings of inference methods that are not offered here.
     n_draws: ClassVar[int] = 1
     n_chains: ClassVar[int] = 1
     warm_up: ClassVar[int] = 0
@@ -194,7 +194,7 @@ class BayesianKernelMachine(TunedClassifier):
         self.random_state = random_state
 
     def _has_particles(self, data: Data | None = None) -> bool:
-        """Whether there will be particles, of this data if it is known; others may follow a batch."""
+        """Whether there will be particles, for this data if it is known; further rows may follow a batch."""
         few = data is not None and not data.more and len(data.y) <= _ROWS_FOR_PARTICLES
         return self.inference == "stein" or (self.inference == "auto" and not few)
 
@@ -222,7 +222,7 @@ class BayesianKernelMachine(TunedClassifier):
     def _check_data(
         self, X: Any, y: Any, sample_weight: Any, classes: np.ndarray | None = None, first: bool = True
     ) -> Data:
-        """Where the table is small enough weights are repeats, and the order of rows is none."""
+        """Merges repeated rows of tables that are not too large: weights equal copies, and row order has no effect."""
         data = super()._check_data(X, y, sample_weight, classes, first)
         return data.merged() if 0 < data.X.shape[0] * data.X.shape[1] <= MERGED_NUMBERS else data
 
@@ -237,7 +237,7 @@ class BayesianKernelMachine(TunedClassifier):
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), chosen.judged)
 
     def _refuse_kernel(self, data: Data) -> None:
-        """Before anything is tuned: kernels without features, or without those that particles need."""
+        """Refuses, before tuning, kernels without random features, or without those that particles need."""
         kernel = self._kernel_as_given().with_length_scale(1.0)
         rows = FourierRows.of(kernel, data.X.shape[1], 1, "plain", np.random.RandomState(0))
         if self._has_particles(data):
@@ -250,7 +250,7 @@ class BayesianKernelMachine(TunedClassifier):
         return self._with_particles(found) if self._has_particles(found.data) else found
 
     def _with_particles(self, found: Found, first: bool = True) -> Found:
-        """Particles from the belief of a fit on, over the same rows, which may not be the first of a stream."""
+        """Moves particles from the belief of a fit, over the same rows, which need not be the first of a stream."""
         rows, reason = LabelledRows(*found.data[:4]), found.reason
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31))
         n_particles, journey = self._planned(len(rows.y))
@@ -262,7 +262,7 @@ class BayesianKernelMachine(TunedClassifier):
         return self._linked(found, settled, machine.temperature) if first and self.link == "loo" else settled
 
     def _linked(self, start: Found, settled: Found, temperature: float) -> Found:
-        """With the link that suits particles: few of them spread otherwise than the belief that they began with."""
+        """Refits the link for the particles: a few of them spread differently from the belief they started from."""
         with one_blas_thread:
             record = without_each(start, settled, temperature)
         link, log_loss = self._fit_link(record, start.data.n_classes, start.parts.loss)
@@ -274,7 +274,7 @@ class BayesianKernelMachine(TunedClassifier):
         return _BATCH_ROWS if isinstance(self.batch_size, str) else self.batch_size
 
     def _planned(self, n_rows: int) -> tuple[int, Journey]:
-        """How many particles go, and how far."""
+        """The number of particles, and the length of their journey."""
         batch_rows, given = self._batch_rows, self.n_particles
         whole = n_rows <= batch_rows
         near = whole and self.start == "belief" and given != 1
@@ -287,7 +287,7 @@ class BayesianKernelMachine(TunedClassifier):
         return n_particles, Journey(n_steps, batch_rows, self.step_size, whole, near=near)
 
     def _machine(self, found: Found) -> Machine:
-        """The density whose particles are to move: that of all rows so far, for which those of a batch stand."""
+        """The density on which particles move: that of all rows so far, for which those of a batch stand."""
         rows, total = beneath(found.parts.rows), float(found.class_totals[0].sum())
         kernel = rows.kernel
         is_width = kernel.has_role("length_scale")
@@ -303,7 +303,7 @@ class BayesianKernelMachine(TunedClassifier):
         return Machine(rows, likelihood, frame, is_width, total, self._heat(total), n_threads(self.n_jobs))
 
     def _heat(self, total: float) -> float:
-        """The temperature, of rows that weigh so much."""
+        """The temperature, for rows of this total weight."""
         return total if isinstance(self.temperature, str) else self.temperature
 
     def _travelled(
@@ -322,7 +322,7 @@ class BayesianKernelMachine(TunedClassifier):
             return travel(machine, rows, state, journey, kernel, rng, monitor)
 
     def _settled(self, found: Found, stream: ParticleStream, reason: str) -> Found:
-        """What was found, with particles for a belief."""
+        """The results, with particles as the belief."""
         machine = stream.machine
         cloud = Cloud(*map(to_numpy, machine.frame.cloud(stream.state.particles)))
         rows: Any = ParticleRows(machine.rows, np.empty(0, dtype=found.problem.table.reference.dtype))
@@ -353,9 +353,9 @@ class BayesianKernelMachine(TunedClassifier):
         return self._moved_on(data._replace(more=True), stream) if len(data.y) else None
 
     def _moved_on(self, data: Data, stream: ParticleStream) -> Found:
-        """Particles after one more batch, which stands for all rows so far; the link from how it was foretold.
+        """Moves the particles by one more batch, which stands for all rows so far; its predictions refit the link.
 
-        Steps become shorter as rows become more, each of which then says less.
+        Steps become shorter as the number of rows grows, since each row then changes less.
         """
         keep, monitor = 1 - self.forgetting, Monitor(type(self).__name__, self.verbose, self.max_time, self.max_iter)
         totals = data.class_totals + keep * self._class_totals

@@ -24,12 +24,12 @@ from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss
 from .kernel_effects import check_kernel_effects, kernel_effects, refuse_gaps
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")
-#: Shape and rate of the inverse gamma of a single variance (Luts 2014), and the scale of the inverse Wishart of
-#: several: with as little as a hundredth it would hold the covariance of a few groups at nothing.
+#: Shape and rate of the inverse gamma prior of a single variance (Luts 2014), and scale of the inverse Wishart prior of
+#: a covariance: with a hundredth of that scale, it would hold the covariance of a few groups near zero.
 _SHAPE, _RATE, _SCALE = 0.01, 0.01, 0.2
-#: Most weights of crossed factors and splines: their covariances are kept densely.
+#: The largest number of weights of crossed factors and splines: their covariance matrix is stored densely.
 _MOST_DENSE = 12_000
-#: What is found of a kernel.
+#: Fitted attributes of a kernel.
 _OF_KERNEL = ("kernel_", "inducing_points_", "jitter_", "tune_history_")
 _EFFECT_COLUMNS = ("factor", "group", "effect", "mean", "sd", "low", "high")
 
@@ -127,7 +127,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
     @property
     def _MISSING(self) -> bool:  # type: ignore[override]  # noqa: N802
-        """Whether entries may be missing: a kernel sees whole rows."""
+        """Whether entries may be missing: a kernel needs complete rows."""
         return self.kernel is None
 
     def __init__(
@@ -291,7 +291,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         return Parts(*with_gaps(self, rows, structured, columns, data), loss)
 
     def _around(self, fixed: LinearRows | CurvedRows, prior: Any, n_fixed: int) -> tuple[GroupedRows, Structured]:
-        """Groups around fixed effects, and their prior around that of these."""
+        """Adds the groups to fixed effects, and their priors to that of the fixed effects."""
         design: Design | None = self.design_
         rows = GroupedRows(fixed, n_fixed, (), ()) if design is None else _grouped(fixed, design, self._nesting)
         if rows.layout.n_core > _MOST_DENSE:
@@ -330,7 +330,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
             prior, hyper = prior.prior, hyper.weights
         of_levels, of_parts = _population(prior, hyper, drawn=found.inferred.draws is not None)
         if isinstance(beneath(found.problem.rows).fixed, CurvedRows):
-            of_parts = of_parts[1:]  # the kernel's are known
+            of_parts = of_parts[1:]  # the kernel's variances are known
         curves = len(self._curves)
         population = (*of_levels, *of_parts[curves:])
         rows = with_beneath(found.problem.rows, population=population)
@@ -339,7 +339,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self.effect_names_ = {factor.name: factor.columns for factor in factors}
         self.effect_names_ |= {curve.name: (curve.name,) for curve in self._curves}
         units = map(self._units_of, factors)
-        with np.errstate(over="ignore"):  # in units of columns that hardly vary there is no number for a variance
+        with np.errstate(over="ignore"):  # variances overflow in units of columns that hardly vary
             in_units = [covariance / unit / unit[:, None] for covariance, unit in zip(population, units, strict=True)]
         self.variance_components_ = dict(zip(self.effect_names_, (*in_units, *of_parts[:curves]), strict=True))
         self.fixed_names_ = self._fixed_names(self._grouped.n_fixed)
@@ -347,7 +347,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         self._keep_kernel(found)
 
     def _keep_kernel(self, found: Found) -> None:
-        for name in _OF_KERNEL:  # of an earlier fit
+        for name in _OF_KERNEL:  # clears those of an earlier fit
             vars(self).pop(name, None)
         fixed = self._grouped.fixed
         if isinstance(fixed, CurvedRows):
@@ -367,7 +367,7 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
 
 
 def _population(prior: Any, hyper: Any, drawn: bool) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """The covariances of effects, of each level and of each part; for many classes stacks of those of each."""
+    """The covariances of effects, for each level and each part; with many classes, stacked class by class."""
     if not isinstance(prior, Classwise):
         return prior.population(hyper, drawn)
     every = [own.population(known, drawn) for own, known in zip(prior.priors, hyper, strict=True)]
@@ -376,7 +376,7 @@ def _population(prior: Any, hyper: Any, drawn: bool) -> tuple[tuple[np.ndarray, 
 
 
 def _grouped(fixed: LinearRows | CurvedRows, design: Design, nesting: Nesting) -> GroupedRows:
-    """The rows of a design: its chain of nested factors around the rest."""
+    """The rows of a design: its chain of nested factors added to the other terms."""
     chain = [design.factors[index] for index in nesting.chain]
     crossed = [design.factors[index] for index in nesting.crossed]
     plain = [column for term in design.spline_terms for column in range(term.columns.start, term.columns.stop)]

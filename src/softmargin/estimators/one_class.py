@@ -1,4 +1,4 @@
-"""The support vector machine of one class: which rows are unlike those it has seen."""
+"""The one-class support vector machine: finds rows that are unlike those of the fit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .kernel import KERNELS
 from .predictions import kept_on_failure
 from .svc import BayesianSVC
 
-#: The prior variance of the function, which is one where rows are, and the length-scales that are usual here as a share
-#: of those that are usual for two classes (benchmarks/one_class.py).
+#: Prior variance of the function, which should reach one wherever there are rows, and default length-scales as a
+#: fraction of those for two classes (benchmarks/one_class.py).
 _VARIANCE, _REACH = 4.0, 0.5
 _PASSED_ON = (
     "kernel", "n_inducing", "inducing", "tol", "max_iter", "max_time", "n_jobs", "device", "precision",
@@ -29,7 +29,7 @@ _PASSED_ON = (
 
 
 class OneClassMachine(BayesianSVC):
-    """A machine whose rows all have the label +1, and that has no link: there is nothing to tell them from."""
+    """A machine whose rows all have the label +1; it fits no link, since there is no second class."""
 
     _REACH = _REACH
 
@@ -149,7 +149,7 @@ class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
     def _keep(self, machine: OneClassMachine) -> None:
         self.machine_, self.n_iter_ = machine, machine.n_iter_
         record = machine.record_
-        order = np.argsort(-record.v, kind="stable")  # the strangest first
+        order = np.argsort(-record.v, kind="stable")  # the most unusual first
         self._scores, self._weight = -np.sqrt(record.v[order]), np.cumsum(record.weight[order])
         strange = self._p_values(self._scores) <= self.false_alarm_rate
         self.offset_ = float(self._scores[min(int(strange.sum()), len(strange) - 1)])
@@ -185,7 +185,7 @@ class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
 
     def save(self, path: Any) -> None:
         """Save the model to a file of arrays and JSON, which `softmargin.load` reads."""
-        from ..store import save  # which knows all estimators
+        from ..store import save  # here, since `store` imports all estimators
 
         save(self, path)
 

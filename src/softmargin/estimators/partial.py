@@ -19,7 +19,7 @@ from .predictions import kept_on_failure
 
 
 class StreamingClassifier(BayesianClassifier):
-    """For classifiers that can add up what batches of rows have said."""
+    """A classifier that can also learn from batches of rows."""
 
     forgetting: float
 
@@ -71,7 +71,7 @@ class StreamingClassifier(BayesianClassifier):
         return self
 
     def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
-        """All the work of ``partial_fit``; nothing is found where no row has any weight."""
+        """Does all the work of ``partial_fit``; returns None if no row has any weight."""
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "_weight_prior"):
             self._refuse_stream(self._weight_prior)

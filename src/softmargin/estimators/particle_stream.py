@@ -1,4 +1,4 @@
-"""What particles know between one batch of rows and the next."""
+"""The state of particles between one batch of rows and the next."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .found import Data, Found
 
 
 class ParticleStream(NamedTuple):
-    """All that is known after some batches: the density of all rows so far, particles on their way, how batches were
-    foretold, their labels, and how many rows the first had."""
+    """The state after some batches: the density of all rows so far, the particles and their optimiser, the predictions
+    for each batch before it was learned, the labels so far, and the number of rows in the first batch."""
 
     machine: Machine
     state: State
@@ -29,7 +29,7 @@ class ParticleStream(NamedTuple):
 
     @classmethod
     def begun(cls, machine: Machine, state: State, found: Found) -> ParticleStream:
-        """The stream of which a fit was the first batch."""
+        """The stream that starts with a fit as its first batch."""
         labels, before = np.unique(found.data.y), found.stream
         record = NOTHING if before is None else before.record
         labels = labels if before is None else np.union1d(labels, before.labels)
@@ -39,17 +39,17 @@ class ParticleStream(NamedTuple):
     def after(
         self, data: Data, mu: np.ndarray, v: np.ndarray, keep: float, total: float, temperature: float
     ) -> ParticleStream:
-        """With rows that have been foretold, before particles move."""
+        """The stream with one more batch, for which moments have been predicted, before the particles move."""
         record = self.record.followed_by(Record(mu, v, data.y, data.weight).of(self.labels), keep)
         machine = replace(self.machine, n_rows=total, temperature=temperature)
         return self._replace(machine=machine, record=record, labels=np.union1d(self.labels, data.y))
 
 
 def without_each(start: Found, settled: Found, temperature: float) -> Record:
-    """Each row as particles would see it without that row; of very many rows, some.
+    """Leave-one-out moments of the rows under the particles; of some rows only, if there are very many.
 
-    How they answer to its absence is found with the kernel at the mean of theirs.  Under a temperature rows count by so
-    much less.
+    The effect of leaving a row out is computed with the kernel at the mean of the particles' parameters.  A temperature
+    divides the weights of the rows.
     """
     problem, unit = thinned(start.problem, start.data.unit)
     table, cloud = problem.table, cast(Any, settled.inferred.ascent.point.belief)

@@ -1,4 +1,4 @@
-"""Draws by the names of what was drawn, in the user's units."""
+"""Posterior draws by name, in the user's units."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..rows import CurvedRows, GroupedRows, IncompleteRows, LinearRows
 
 
 class Named(NamedTuple):
-    """Draws by name, arrays (chain, draw, ...); the names of their further axes, and of the places along these."""
+    """Draws by name, as arrays (chain, draw, ...), the names of their further axes, and the coordinates along these."""
 
     draws: dict[str, np.ndarray]
     dims: dict[str, list[str]]
     coords: dict[str, Any]
 
     def add(self, name: str, values: np.ndarray, **axes: Any) -> None:
-        """One more kind of draws; ``axes`` gives each further axis its places."""
+        """Adds the draws of one quantity; ``axes`` gives the coordinates of each further axis."""
         self.draws[name], self.dims[name] = values, list(axes)
         self.coords.update(axes)
 
 
 def named_draws(model: Any) -> Named:
-    """All that a fitted model has drawn."""
+    """All draws of a fitted model."""
     named, chains, rows = Named({}, {}, {}), model.draws_.seen_chains, model.rows_
     rows = rows.rows if isinstance(rows, IncompleteRows) else rows
     if isinstance(rows, GroupedRows):
@@ -43,7 +43,7 @@ def named_draws(model: Any) -> Named:
 
 
 def _add_fixed(named: Named, model: Any, rows: LinearRows, chains: np.ndarray) -> None:
-    """Coefficients and intercept, and what was chosen of the columns."""
+    """Adds coefficients, the intercept and the inclusion of columns."""
     coef, intercept = rows.to_user_units(chains)
     n_columns = coef.shape[-1]
     names = getattr(model, "fixed_names_", getattr(model, "feature_names_in_", None))
@@ -63,7 +63,7 @@ def _add_fixed(named: Named, model: Any, rows: LinearRows, chains: np.ndarray) -
 
 
 def _add_groups(named: Named, model: Any, rows: GroupedRows, chains: np.ndarray) -> None:
-    """The effects of every group."""
+    """Adds the effects of every group."""
     for index, factor in enumerate([*model._chain, *model._crossed]):
         where = rows.weights_of(index)
         labels = [str(label) for label in factor.levels.tolist()]

@@ -1,4 +1,4 @@
-"""What all estimators do alike: predictions from latent values, and fits that fail without harm."""
+"""What all estimators share: predictions from latent values, and fits that leave the model unchanged if they fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..devices import beside
 from ..links import Link, log_probabilities, probabilities, settled
 from ..rows.inducing import UselessKernelError
 
-#: What is said where sums over rows have lost their digits.
+#: The error message where sums over rows have lost all precision.
 _TOO_FAR_APART = (
     "Columns or weights differ by so many orders of magnitude that sums over rows are lost to rounding. Leave "
     "standardize and fit_intercept as True if the model has them, centre columns, drop those that repeat others, and "
@@ -27,9 +27,9 @@ _TOO_FAR_APART = (
 
 
 def anywhere(method: Callable[[Any, Any], Any]) -> Any:
-    """A method for rows, whose answers go where the rows are.
+    """Decorates a method for rows so that it returns its results where the rows are.
 
-    For tensors they are tensors on the same device, and for rows of Dask they are Dask's and not computed yet.
+    For tensors, results are tensors on the same device; for Dask rows, they are Dask arrays that are not computed yet.
     """
 
     @wraps(method)
@@ -46,7 +46,7 @@ def anywhere(method: Callable[[Any, Any], Any]) -> Any:
 
 
 class LatentPredictions:
-    """The methods of a classifier that has latent moments and a link: one score, from which all else follows."""
+    """The methods of a classifier that has latent moments and a link; all of them derive from one score."""
 
     classes_: np.ndarray
     link_: Link
@@ -56,7 +56,7 @@ class LatentPredictions:
         """Mean and variance of the latent value of each row."""
 
     def _latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The same as NumPy arrays, wherever the rows are."""
+        """Latent moments as NumPy arrays, wherever the rows are."""
         return self.latent_mean_and_variance(X)
 
     def _score(self, X: Any) -> np.ndarray:
@@ -93,13 +93,13 @@ class LatentPredictions:
         return self._likelier(self._score(X))
 
     def _likelier(self, score: np.ndarray) -> np.ndarray:
-        """The class that scores say is the likelier one."""
+        """The most probable class of each row, from its scores."""
         return self.classes_[(score > 0).astype(int) if score.ndim == 1 else probabilities(score).argmax(axis=1)]
 
 
 @contextmanager
 def kept_on_failure(model: Any) -> Iterator[None]:
-    """A fit that fails leaves the model as it was, the names of its columns included."""
+    """A context in which a fit that fails leaves the model as it was, including the names of its columns."""
     before = dict(vars(model))
     try:
         yield

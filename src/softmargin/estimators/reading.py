@@ -1,4 +1,4 @@
-"""From a source of rows to what a fit is given: every batch checked like a table, and a sample that stands for all."""
+"""From a source of rows to the input of a fit: checks every batch like a table, and draws a sample for all rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .found import Data
 
 
 class Reader(NamedTuple):
-    """Reads the items of a source for a model; once the classes are known, as `Data` has rows, labels and weights.
+    """Reads the items of a source for a model; once the classes are known, as rows, labels and weights like in `Data`.
 
-    ``named`` says that the model knows the names of the columns, and where labels are.  ``told`` is what the user has
-    been warned of, which need not be said again for every batch; without it, everything is said.
+    ``named`` says that the model knows the names of the columns, and where labels are.  ``told`` keeps the warnings
+    already given, so that they are not repeated for every batch; without it, every warning is given.
     """
 
     model: Any
@@ -31,7 +31,7 @@ class Reader(NamedTuple):
     told: dict[str, object] | None = None
 
     def checked(self, item: Any, first: bool = False) -> Checked | None:
-        """The rows of an item that have any weight; None if it has no rows."""
+        """The rows of an item with nonzero weight; None if it has no rows."""
         batch = self.unpack(item, frames=self.model._FRAMES)
         if batch.X.shape[0] == 0:
             return None
@@ -46,7 +46,7 @@ class Reader(NamedTuple):
         return Checked(X, y, copies) if copies.all() else Checked(*(part[copies > 0] for part in (X, y, copies)))
 
     def numbers(self, batch: Batch, first: bool = False) -> Any:
-        """Rows as numbers, checked."""
+        """Rows as numbers, after checks."""
         if batch.names is not None:
             return check_named(self.model, batch.X, batch.names, reset=first, missing=self.model._MISSING)
         only_one_has_names = hasattr(batch.X, "columns") != hasattr(self.model, "feature_names_in_")
@@ -54,7 +54,7 @@ class Reader(NamedTuple):
         return self.model._numbers(batch.X, reset=first, names=names)
 
     def _is_news(self, warning: str) -> bool:
-        """Whether the user has not been warned of something yet; of threads that ask at once, one is told so."""
+        """Whether a warning has not been given yet; true for only one of several threads that ask at once."""
         own = object()
         return self.told is None or self.told.setdefault(warning, own) is own
 
@@ -72,7 +72,7 @@ class Reader(NamedTuple):
                 f"The label {y[unknown][0]!r} did not occur when the rows were first read: they must not change during "
                 f"a fit."
             )
-        present = self.factors > 0  # a class of weight 0 is not there
+        present = self.factors > 0  # a class of weight 0 is absent
         there, weight = present[codes], self.factors[codes] * copies
         y = coded((np.cumsum(present) - 1)[codes], int(present.sum()))
         X = X.astype(self.dtype, copy=False)
@@ -80,7 +80,7 @@ class Reader(NamedTuple):
 
 
 def moments_of(model: Any, source: Source, place: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """The latent moments of all rows of a source, which is read batch by batch."""
+    """The latent moments of all rows of a source, read batch by batch."""
     source = _known_columns(model, source)
     reader = Reader(model, source.unpack, told={})
     batches = (reader.unpack(item, frames=model._FRAMES) for item in source.items())
@@ -93,13 +93,13 @@ def moments_of(model: Any, source: Source, place: Any = None) -> tuple[np.ndarra
 
 
 def _known_columns(model: Any, source: Source, labelled: bool = False) -> Source:
-    """A source by the columns that a model knows, if both have names."""
+    """A source restricted to the columns of the model, if both have column names."""
     names = getattr(model, "feature_names_in_", None)
     return source.only(names.tolist(), labelled) if isinstance(source, Parquet) and names is not None else source
 
 
 class _Foretold(NamedTuple):
-    """How much the rows of an item weigh whose labels a model foretells, and how much all of them weigh."""
+    """The weight of an item's correctly predicted rows, and of all its rows."""
 
     reader: Reader
 
@@ -112,7 +112,7 @@ class _Foretold(NamedTuple):
 
 
 def share_foretold(model: Any, source: Source, jobs: int, named: bool = False) -> float:
-    """How much the rows of a source weigh whose labels a model foretells, as a share of all; NaN if there are none."""
+    """The weighted proportion of rows of a source whose labels a model predicts correctly; NaN without rows."""
     source = source if named else _known_columns(model, source, labelled=True)
     reader = Reader(model, source.unpack, named=named, told={})
     right, whole = sum(of_each(source, _Foretold(reader), jobs), np.zeros(2))
@@ -120,7 +120,7 @@ def share_foretold(model: Any, source: Source, jobs: int, named: bool = False) -
 
 
 def data_of(model: Any, source: Source, jobs: int, named: bool = False) -> Data:
-    """What a fit on a source is given: all of its rows if they are few, or a sample and the way to the others."""
+    """The input of a fit on a source: all of its rows if they are few, else a sample and access to all rows."""
     reader = Reader(model, source.unpack, named=named, told={})
     found: Survey = surveyed(source, reader.checked, jobs)
     totals, (X, y, copies, *_), growth = found.totals, found.sample, found.growth
@@ -134,13 +134,13 @@ def data_of(model: Any, source: Source, jobs: int, named: bool = False) -> Data:
     weight, copies = data.weight * grown, data.copies * grown
     n_rows = int(totals.rows[factors > 0].sum())
     data = data._replace(X=dense(data.X), weight=weight, copies=copies, whole=Whole(source, reader, n_rows, 0, jobs))
-    # Where classes have weights, the sample knows better how columns spread than all rows of whatever class.
+    # The moments of all rows ignore class weights; where there are any, the weighted sample describes columns better.
     columns = totals.moments.columns if model.class_weight is None else None
     return data._replace(columns=columns, gaps=totals.moments.weight < (1 - 1e-9) * totals.copies.sum())
 
 
 def rows_of_few(source: Source) -> Batch | None:
-    """All rows of a source as one frame or array, if they are no more than a sample; None otherwise."""
+    """All rows of a source as one frame or array if they fit in a sample; otherwise None."""
     if hasattr(source, "total"):  # partitions stay where they are
         return None
     parts, n_rows = [], 0
@@ -168,7 +168,7 @@ def _as_pandas(frame: Any) -> Any:
 
 
 class _Representatives(NamedTuple):
-    """A row for every combination of the given columns in a batch."""
+    """The first row of a batch for every combination of values in the given columns."""
 
     unpack: Callable[..., Batch]
     columns: tuple[Any, ...]
@@ -180,9 +180,9 @@ class _Representatives(NamedTuple):
 
 
 def representatives(source: Source, design_of: Callable[[Any, None], Any], jobs: int) -> Any:
-    """Rows of a source that show every group and category that there is.
+    """Rows of a source that cover every group and category.
 
-    Which columns these are, a first batch tells: those of groups, and all that are no numbers.
+    The first batch shows which columns matter: those of groups, and all that are not numeric.
     """
     batches = (source.unpack(item, frames=True).X for item in source.items())
     first = next((_as_pandas(batch) for batch in batches if batch.shape[0]), None)
@@ -201,7 +201,7 @@ def representatives(source: Source, design_of: Callable[[Any, None], Any], jobs:
 
 
 def distinct_by(rows: Any, columns: tuple[Any, ...]) -> Any:
-    """The first of the rows of each combination of some columns; one row if there are no columns to combine.
+    """The first row for each combination of values in ``columns``; one row if there are no columns to combine.
 
     >>> distinct_by(np.array([[1.0, 5.0], [2.0, 7.0], [3.0, 5.0]]), (1,))
     array([[1., 5.],

@@ -1,4 +1,4 @@
-"""Tables with more columns than rows, under a prior that has no direction of its own."""
+"""Tables with more columns than rows, under a prior with a single variance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEWEST_COLUMNS = 500
 
 
 def is_wide(model: Any, data: Data) -> bool:
-    """Whether the directions of the rows are fewer than the columns, and all that the model needs."""
+    """Whether the space spanned by the rows is smaller than that of the columns, and all that the model needs."""
     n_rows, n_columns = data.X.shape
     one_variance = model.prior == "ridge" if isinstance(model.prior, str) else np.ndim(model.prior) == 0
     return (
@@ -31,7 +31,7 @@ def is_wide(model: Any, data: Data) -> bool:
 
 
 def reduced(rows: LinearRows, prior: Any, X: np.ndarray) -> tuple[ReducedRows, Ridge | VarianceComponents]:
-    """Rows and prior in the directions of the rows."""
+    """Rows and prior in the space spanned by the rows."""
     few = ReducedRows.of(rows, X)
     n = few.basis.shape[1]
     kept = [*range(n), *([len(rows.scale)] if rows.intercept else [])]
@@ -41,7 +41,7 @@ def reduced(rows: LinearRows, prior: Any, X: np.ndarray) -> tuple[ReducedRows, R
 
 
 def with_variance(found: Found, given: Any) -> Found:
-    """The same, its rows told how much the directions vary that no row has."""
+    """The same, with the prior variance of directions outside the span of the rows stored in its rows."""
     rows, belief = found.problem.rows, found.inferred.ascent.point.belief
     if not isinstance(beneath(rows), ReducedRows):
         return found
