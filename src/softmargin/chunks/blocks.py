@@ -11,7 +11,7 @@ from array_api_compat import device
 
 from ..arrays import Array, namespace
 
-#: A block of features takes about this much: larger ones fault in fresh memory on every pass.
+#: Approximate size of a block of features; larger ones cause page faults on every pass.
 _BLOCK_BYTES = 4 * 2**20
 _MIN_ROWS, _MAX_ROWS = 256, 8192
 
@@ -19,7 +19,7 @@ _MIN_ROWS, _MAX_ROWS = 256, 8192
 class Table(NamedTuple):
     """Rows in memory, dense or CSR, with their labels and weights.
 
-    Sparse blocks are made dense one at a time: the algebra behind them is dense in any case.
+    Sparse rows are made dense one block at a time; the algebra that follows is dense in any case.
     """
 
     X: Any
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, y: Array, weight: Array, n_features: int, at_least: int = 1) -> Table:
-        """A table in blocks that suit rows of ``n_features`` features, of at least so many rows."""
+        """A table whose blocks suit rows of ``n_features`` features and have at least ``at_least`` rows."""
         return cls(X, y, weight, max(at_least, rows_in_block(max(n_features, X.shape[1]), X.dtype.itemsize)))
 
     @property
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
     @property
     def reference(self) -> Array:
-        """An array of the library and dtype of the blocks."""
+        """An array of the same library and dtype as the blocks."""
         return dense(self.X[:1])
 
     def rows(self, index: np.ndarray) -> Table:
@@ -72,5 +72,5 @@ def dense(X: Any) -> Array:
 
 
 def gather_rows(blocks: Iterable[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Whole arrays from the tuples of arrays of consecutive blocks."""
+    """Concatenates the arrays of consecutive blocks, entry by entry of their tuples."""
     return tuple(namespace(*arrays).concat(arrays) for arrays in zip(*blocks, strict=True))

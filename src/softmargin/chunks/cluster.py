@@ -1,7 +1,7 @@
 """Rows in the partitions of Dask, on this machine or on a cluster.
 
-Partitions stay where they are.  What goes out is a belief, what comes back are sums, added up on the way in a tree; its
-shape depends on the number of partitions alone, so that retries, copies of tasks and lost workers change nothing, not
+Partitions stay where they are: a belief is sent to them, and sums come back, reduced in a tree of tasks.  The shape of
+the tree depends only on the number of partitions, so retries, duplicated tasks and lost workers change nothing, not
 even the last digit.
 """
 
@@ -23,14 +23,14 @@ from .passes import summed
 from .sources import Batch
 from .survey import Checked, Kept, Reservoir, Survey, Totals, sample_rows
 
-#: Partial sums that are added up at once.
+#: Number of partial sums added by one task.
 _BRANCHES = 8
 
 
 class Partitions(NamedTuple):
     """The partitions of a Dask array or frame, with those of labels and weights.
 
-    What workers hold they hold for the collections, so these are held on to as well.
+    References to the collections are kept as well, since workers keep persisted data only while these exist.
     """
 
     X: tuple[Any, ...]
@@ -52,7 +52,7 @@ class Partitions(NamedTuple):
             )
         parts = _partitions(X, "X")
         beside = _beside(X, parts, y, "y"), _beside(X, parts, weight, "sample_weight")
-        if len({len(parts), *map(len, beside)}) > 1:  # Dask has put small files together, where few columns are read
+        if len({len(parts), *map(len, beside)}) > 1:  # Dask merges small files where few columns are read
             parts = _partitions(X, "X", as_given=True)
             beside = _beside(X, parts, y, "y", True), _beside(X, parts, weight, "sample_weight", True)
             _refuse_other_cuts(len(parts), y=len(beside[0]), sample_weight=len(beside[1]))
@@ -66,7 +66,7 @@ class Partitions(NamedTuple):
         return list(zip(self.X, self.y, self.weight, strict=True))
 
     def items(self) -> Iterator[Any]:
-        """The partitions, one after the other."""
+        """The partitions, computed one after the other."""
         dask = _dask()
         return (dask.compute(*item) for item in self._parts)
 
@@ -75,15 +75,15 @@ class Partitions(NamedTuple):
         return Batch(*item)
 
     def each(self, task: Callable[[Any], Any]) -> list[Any]:
-        """``task`` of every partition."""
+        """The result of ``task`` for every partition."""
         return _computed(self._mapped(task))
 
     def total(self, task: Callable[[Any], Any]) -> Any:
-        """The sum of ``task`` over all partitions, added up where they are."""
+        """The sum of ``task`` over all partitions, added up by the workers."""
         return _computed(_tree(self._mapped(task), summed))[0]
 
     def surveyed(self, check: Callable[[Any, bool], Checked | None]) -> Survey:
-        """`survey.surveyed`, in two steps: totals first, so that hardly more than the sample travels."""
+        """`survey.surveyed` in two steps: with totals known first, little more than the sample is transferred."""
         check(self._first_rows(), True)
         totals_of_each = self.each(_Totals(check))
         totals = _merged(totals_of_each)
@@ -105,7 +105,7 @@ class Partitions(NamedTuple):
         return [one(item) for item in self._parts]
 
     def _first_rows(self) -> Any:
-        """One row, to see what rows are like."""
+        """The first row, for a check of names and types."""
         head = _dask().delayed(_head, pure=False)
         for item in self._parts:
             (found,) = _computed([head(item)])
@@ -132,9 +132,9 @@ class _Candidates(NamedTuple):
 
 
 def mapped(model: Any, method: str, X: Any, shapes: list[tuple[int, ...]], dtype: Any) -> Any:
-    """What a method of a fitted model says of the partitions of ``X``, as Dask arrays that are not computed yet.
+    """The results of a fitted model's method for the partitions of ``X``, as Dask arrays that are not computed yet.
 
-    ``shapes`` are those of what it returns for a row, of which there may be several.
+    ``shapes`` are the shapes of a row's results, one for each array that the method returns.
     """
     dask, array = _dask(), needed("dask.array", "dask", "Predicting Dask partitions")
     names = getattr(model, "feature_names_in_", None)
@@ -164,7 +164,7 @@ def _dask() -> Any:
 
 
 def _partitions(X: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
-    """The partitions, as they were given or as Dask would rather read them."""
+    """The partitions, as given or as Dask's optimiser arranges them."""
     if hasattr(X, "rechunk") and X.ndim == 2 and X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     if not hasattr(X, "to_delayed"):
@@ -175,10 +175,10 @@ def _partitions(X: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
 
 
 def _beside(X: Any, parts: tuple[Any, ...], other: Any, name: str, as_given: bool = False) -> tuple[Any, ...]:
-    """The partitions of labels or weights, cut like those of the rows; one number is all of them."""
+    """The partitions of labels or weights, to match those of the rows; None or one number stands for all of them."""
     if other is None or isinstance(other, Real):
         return (other,) * len(parts)
-    if isinstance(other, str):  # of the very same partitions: Dask cuts files otherwise for one column than for many
+    if isinstance(other, str):  # taken from the same partitions: for a single column, Dask may split files differently
         column = _dask().delayed(getitem, pure=False)
         return tuple(column(part, other) for part in parts)
     if getattr(other, "ndim", 1) == 2 and other.shape[1] == 1:
@@ -203,7 +203,7 @@ def _without(frame: Any, names: list[str]) -> Any:
 
 
 def _n_rows(part: Any) -> float:
-    """How many rows there are, NaN where only computing would tell."""
+    """The number of rows; NaN if it is unknown until computed."""
     n = part.shape[0] if hasattr(part, "shape") else math.nan
     return n if isinstance(n, (int, float)) else math.nan
 
@@ -224,7 +224,7 @@ def _merged(parts: list[Totals | None]) -> Totals | None:
 
 
 def _tree(parts: list[Any], together: Callable[[list[Any]], Any]) -> list[Any]:
-    """One task that puts all parts together, a few at a time."""
+    """One task that combines all parts, through a tree of tasks that take a few each."""
     join = _dask().delayed(together, pure=False)
     while len(parts) > 1:
         parts = [join(parts[start : start + _BRANCHES]) for start in range(0, len(parts), _BRANCHES)]
@@ -233,5 +233,5 @@ def _tree(parts: list[Any], together: Callable[[list[Any]], Any]) -> list[Any]:
 
 def _computed(parts: list[Any]) -> list[Any]:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")  # it is the belief: some megabytes
+        warnings.filterwarnings("ignore", message="Sending large graph")  # because of the belief: some megabytes
         return list(_dask().compute(*parts))

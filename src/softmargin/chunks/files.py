@@ -1,4 +1,4 @@
-"""Files of rows: which of them are meant, of which kind they are, and what all of them agree on."""
+"""Files of rows: which files a path means, their format, and the column types that suit all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from ..extras import needed
 from ..parameters import meant
 
-#: Kinds of files, as `pyarrow.dataset` calls them, by their suffixes; these may be followed by one of the others.
+#: File formats, as `pyarrow.dataset` calls them, by suffix; a suffix for compression (below) may follow.
 KINDS = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -26,22 +26,22 @@ KINDS = {
     ".ipc": "feather",
 }
 _PACKED = (".gz", ".bz2", ".zst", ".lz4")
-#: Files and folders whose names begin so are no part of a dataset.
+#: Files and folders whose names start with one of these are not part of a dataset.
 _HIDDEN = (".", "_")
 
 
 def arrow() -> Any:
-    """Arrow, or an error that says how to get it."""
+    """PyArrow, or an error that says how to install it."""
     return needed("pyarrow", "parquet", "Reading files")
 
 
 def arrow_dataset() -> Any:
-    """What Arrow knows of files."""
+    """`pyarrow.dataset`, or an error that says how to install it."""
     return needed("pyarrow.dataset", "parquet", "Reading files")
 
 
 def located(path: Any) -> Any:
-    """The path of a file or folder, or a list of paths; patterns are resolved, and all of them are there."""
+    """The path of a file or folder, or a list of paths, with patterns resolved; raises an error if any is missing."""
     if not isinstance(path, (str, os.PathLike)):
         each = (located(one) for one in path)
         return [one for found in each for one in (found if isinstance(found, list) else [found])]
@@ -55,7 +55,7 @@ def located(path: Any) -> Any:
 
 
 def _not_there(path: str) -> str:
-    """What was looked for, and what is there instead."""
+    """An error message: what was looked for, and similar names that exist."""
     missing = Path(path)
     while not missing.parent.is_dir():
         missing = missing.parent
@@ -70,7 +70,7 @@ def _not_there(path: str) -> str:
 
 
 def kind_of(files: Any) -> str:
-    """The kind of files by their suffixes; Parquet where these tell nothing.
+    """The format of files by their suffixes; Parquet if these are unknown.
 
     >>> kind_of("rows.csv.gz"), kind_of(["1.arrow", "2.feather"]), kind_of("rows")
     ('csv', 'feather', 'parquet')
@@ -87,7 +87,7 @@ def kind_of(files: Any) -> str:
 
 
 def names_in(path: str) -> Iterator[str]:
-    """The file of a path, or all files in a folder."""
+    """The path itself if it is a file, or the paths of all files in a folder."""
     if not os.path.isdir(path):
         yield path
         return
@@ -97,7 +97,7 @@ def names_in(path: str) -> Iterator[str]:
 
 
 def suffix_of(name: str | os.PathLike[str], packed: tuple[str, ...] = _PACKED) -> str:
-    """The suffix that says what a file is, before that of its packing.
+    """The suffix that determines the format, without that of compression.
 
     >>> suffix_of("rows.CSV.gz"), suffix_of("rows")
     ('.csv', '')
@@ -109,16 +109,16 @@ def suffix_of(name: str | os.PathLike[str], packed: tuple[str, ...] = _PACKED) -
 
 
 def index_columns(schema: Any) -> list[str]:
-    """The columns that were the index of a frame of pandas, which numbers or names its rows."""
+    """The columns that were the index of a pandas frame."""
     written = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     return [name for name in written.get("index_columns", ()) if isinstance(name, str)]
 
 
 def agreed_schema(dataset: Any, columns: list[str], strict: bool) -> Any:
-    """The types in which some columns of all files can be read: of numbers the widest.
+    """Types in which the given columns can be read from all files: for numbers, the widest.
 
-    A dataset takes its types from the first file, fills columns that others lack with nulls, and rounds or fails where
-    they hold other numbers.  Unless ``strict``, types that have nothing in common are left to the dataset.
+    A dataset takes its types from the first file, fills columns that are absent from others with nulls, and rounds or
+    fails where they hold other numbers.  Unless ``strict``, incompatible types are left to the dataset.
     """
     fields, first = {name: dataset.schema.field(name) for name in columns}, {}
     for fragment, file in fragments_of(dataset):
@@ -147,27 +147,27 @@ def agreed_schema(dataset: Any, columns: list[str], strict: bool) -> Any:
 
 
 def fragments_of(dataset: Any) -> Iterator[tuple[Any, str]]:
-    """The fragments of a dataset, and what they are called: mostly the paths of files.  None if it is filtered."""
+    """The fragments of a dataset with their names, mostly the paths of files.  No items if the dataset is filtered."""
     try:
         fragments = list(dataset.get_fragments())
-    except ValueError:  # Arrow does not tell
+    except ValueError:  # a filtered dataset does not list its fragments
         return
     for number, fragment in enumerate(fragments):
         yield fragment, repr(fragment.path) if hasattr(fragment, "path") else f"part {number}"
 
 
 def _partition_keys(fragment: Any) -> dict[str, Any]:
-    """Columns that a fragment does not hold, for they are in the names of its folders."""
+    """Columns that a fragment does not contain because they are encoded in the names of its folders."""
     return arrow_dataset().get_partition_keys(fragment.partition_expression)
 
 
 def _plain(field: Any) -> Any:
-    """A column without its dictionary, which some files may have and others not."""
+    """A field without dictionary encoding, which may differ between files."""
     return field.with_type(field.type.value_type) if arrow().types.is_dictionary(field.type) else field
 
 
 def empty_entries(dataset: Any, name: str) -> str:
-    """How many entries of a column are empty, and where the first of them is."""
+    """For an error message: the number of empty entries of a column, and the place of the first."""
     n_empty, first = 0, ""
     for fragment, file in fragments_of(dataset):
         n_rows = 0
@@ -181,7 +181,7 @@ def empty_entries(dataset: Any, name: str) -> str:
 
 
 def unreadable(dataset: Any, columns: list[str], error: Exception) -> str:
-    """Which file, and which of its columns, cannot be read as the others are."""
+    """For an error message: which column of which file cannot be read like the others."""
     for fragment, file in fragments_of(dataset):
         for name in columns:
             try:

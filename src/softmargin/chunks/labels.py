@@ -1,4 +1,4 @@
-"""Labels that come in parts: whether they can be put in order together."""
+"""Labels that come in parts: checks that all of them can be sorted together."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class LabelTypes:
-    """Of which types labels are, and in which of several parts of a table each was found first.
+    """The types of labels, and the part of a table in which each occurred first.
 
-    Numbers may be integers here and floats there.  Truth values, numbers and words cannot be put in order together;
-    NumPy would make words of them all.
+    Integers and floats may be mixed.  Booleans, numbers and strings cannot be sorted together; NumPy would convert them
+    all to strings.
 
     >>> types = LabelTypes("batch")
     >>> types.meet(np.array([0, 1]), 0)
@@ -24,7 +24,7 @@ class LabelTypes:
         self._part, self._found = part, {}
 
     def meet(self, labels: np.ndarray, number: int) -> None:
-        """The labels of one more part; of the several labels of a part there is one type."""
+        """Registers the labels of one more part, all of one type; raises an error if the types of parts differ."""
         if not len(labels):
             return
         kind, name = _type_of(labels)
@@ -36,7 +36,7 @@ class LabelTypes:
 
 
 def _type_of(labels: np.ndarray) -> tuple[str, str]:
-    """What labels can be compared with, and what they are called."""
+    """The kind of the labels, where equal kinds can be sorted together, and the name of their type."""
     label = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
     number = isinstance(label, Real) and not isinstance(label, bool)
     kind = type(label).__name__

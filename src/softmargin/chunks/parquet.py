@@ -21,7 +21,7 @@ from .files import (
 from .sources import BATCH_ROWS, Batch
 from .texts import text_format, tidy
 
-#: Batches and files that are read ahead: Arrow's own choice takes gigabytes.
+#: Batches and files to read ahead; Arrow's defaults take gigabytes.
 _BATCHES_AHEAD, _FILES_AHEAD = 2, 1
 
 
@@ -108,7 +108,7 @@ class Parquet:
 
     @property
     def _wanted_as_written(self) -> list[str]:
-        """Their names in the files."""
+        """The names of these columns in the files."""
         return [self._written[name] for name in self._wanted]
 
     @property
@@ -118,14 +118,14 @@ class Parquet:
         return (kind_of(located(self.path)) if self.format == "auto" else self.format) == "csv"
 
     def _refuse_other_encodings(self) -> None:
-        """What is not in UTF-8 comes as bytes."""
+        """Refuses text files that are not in UTF-8, whose columns Arrow reads as bytes."""
         strange = [field.name for field in self._schema if arrow().types.is_binary(field.type)]
         if strange and self._has_texts:
             raise ValueError(f"{str(self.path)!r} is not in UTF-8 (column {strange[0].strip()!r}): save it as UTF-8.")
 
     @property
     def _found_here(self) -> bool:
-        """Whether the files are to be looked for, and not a dataset already."""
+        """Whether ``path`` is a path or several, and not an Arrow dataset."""
         return not isinstance(self.path, arrow_dataset().Dataset)
 
     @property
@@ -175,7 +175,7 @@ class Parquet:
         return Batch(X, y, weight, self.columns)
 
     def _tidy(self, item: Any) -> Any:
-        """A batch under the names of its columns without spaces; so are entries, if they were texts in a file."""
+        """A batch with spaces stripped from column names and, for text files, from entries."""
         columns = [tidy(column) if self._has_texts else column for column in item.columns]
         return arrow().RecordBatch.from_arrays(columns, names=[name.strip() for name in item.schema.names])
 
@@ -191,9 +191,9 @@ class Parquet:
 
 
 def _numbers(name: str, column: Any) -> np.ndarray:
-    """A column as numbers; what is empty is NaN."""
+    """A column as numbers, with NaN for empty entries."""
     if column.null_count and column.type == arrow().bool_():
-        column = column.cast("int8")  # or it would come as objects
+        column = column.cast("int8")  # otherwise it would become an array of objects
     values = _as_written(column).to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "fiub":
         raise ValueError(
@@ -204,7 +204,7 @@ def _numbers(name: str, column: Any) -> np.ndarray:
 
 
 def _as_written(column: Any) -> Any:
-    """Numbers of which gaps with spaces around them have made texts; anything else as it is."""
+    """Converts back a column of numbers that became strings because of padded missing values; others unchanged."""
     if not arrow().types.is_string(column.type):
         return column
     try:

@@ -1,4 +1,4 @@
-"""Passes over all rows of a source: sums over its blocks, made where the rows are."""
+"""Passes over all rows of a source: sums over its blocks, computed where the rows are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..arrays import Array, combined
 from .sources import Source
 from .threads import swept
 
-#: What a pass adds up: a sum, or nested tuples of sums, of a block of rows, their labels and their weights.
+#: What a pass adds up: a function from a block's rows, labels and weights to a sum, or nested tuples of sums.
 BlockSum = Callable[[Array, Array, Array], Any]
 
 
 class Whole(NamedTuple):
-    """All rows of a source, where those in memory are a sample of them.
+    """Access to all rows of a source, of which those in memory are a sample.
 
-    ``read`` turns an item of the source into rows, labels and weights.  A ``journal`` is told how far passes have come.
+    ``read`` turns an item of the source into rows, labels and weights.  A ``journal`` records the progress of passes.
     """
 
     source: Source
@@ -29,14 +29,14 @@ class Whole(NamedTuple):
     journal: Any = None
 
     def total(self, block_sum: BlockSum) -> Any:
-        """The sum over all blocks, items added in their order."""
+        """The sum over all blocks, added in the order of the items."""
         task = ItemSum(block_sum, self.read, self.block_rows)
         if hasattr(self.source, "total"):
             return self.source.total(task)  # type: ignore[attr-defined]
         return self.added(block_sum, lambda items: swept(task, items, self.n_jobs))
 
     def added(self, block_sum: BlockSum, sums: Callable[[Iterable[Any]], Iterable[Any]]) -> Any:
-        """All ``sums`` of items, in their order; a pass that was cut short goes on after the last item that it kept."""
+        """The total of ``sums``, in the order of the items; an interrupted pass resumes after its last saved item."""
         if self.journal is None:
             return summed(sums(self.source.items()))
         tag, done, total = self.journal.part_of(block_sum)
@@ -60,12 +60,12 @@ class ItemSum(NamedTuple):
 
 
 def of_each(source: Source, task: Callable[[Any], Any], n_jobs: int = 1) -> list[Any]:
-    """``task`` of every item of a source, in order."""
+    """The results of ``task`` for every item of a source, in order."""
     if hasattr(source, "each"):
         return source.each(task)  # type: ignore[attr-defined]
     return list(swept(task, source.items(), n_jobs))
 
 
 def summed(parts: Iterable[Any]) -> Any:
-    """The sum of all parts but those that are None, in their order; None if there are none."""
+    """The sum of all parts that are not None, in their order; None if there are none."""
     return reduce(lambda a, b: b if a is None else a if b is None else combined(a, 1, b), parts, None)

@@ -1,7 +1,7 @@
-"""Rows that are not in memory: where they come from, a batch at a time.
+"""Sources of rows that are not in memory, read a batch at a time.
 
-A source can be read again and again, always in the same order.  `source_of` says which kind of source something is that
-was given to ``fit`` or ``predict``, if it is one.
+A source can be read repeatedly, always in the same order.  `source_of` recognises sources among the arguments of
+``fit`` and ``predict``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-#: Rows of a batch, where the source leaves a choice: some megabytes.
+#: Rows of a batch where the source leaves the choice: some megabytes.
 BATCH_ROWS = 65_536
 
 
 class Batch(NamedTuple):
-    """Some rows, with labels and weights if any; ``names`` are those of columns if rows are an array from a table."""
+    """Some rows, with labels and weights if any; ``names`` are the column names of rows converted to an array."""
 
     X: Any
     y: Any = None
@@ -30,7 +30,7 @@ class Source(Protocol):
     """Rows that can be read repeatedly: items are read one by one, and unpacked in threads."""
 
     def items(self) -> Iterator[Any]:
-        """What is read one after the other."""
+        """The items of the source, read one after the other."""
         ...
 
     def unpack(self, item: Any, frames: bool = False) -> Batch:
@@ -112,7 +112,7 @@ class Batches:
 
 
 def source_of(X: Any, y: Any = None, weight: Any = None) -> Source | None:
-    """What was given to ``fit`` or ``predict``, as a source; None for a table in memory."""
+    """The argument of ``fit`` or ``predict`` as a source; None for a table in memory."""
     for is_kind, kind in _KINDS:
         if is_kind(X, y):
             return kind(X, y, weight)
@@ -120,7 +120,7 @@ def source_of(X: Any, y: Any = None, weight: Any = None) -> Source | None:
 
 
 def kind_of_source(X: Any, y: Any = None) -> str | None:
-    """What was given, if it is a source and no array, in words."""
+    """A description of ``X``, for messages, if it is a source and not an array; otherwise None."""
     if isinstance(X, np.memmap) or not any(is_kind(X, y) for is_kind, _ in _KINDS):
         return None
     if isinstance(X, (str, PathLike)):
@@ -157,7 +157,7 @@ def _of_batches(X: Any, y: Any, weight: Any) -> Batches:
 
 
 def _is_of(package: str) -> Callable[[Any, Any], bool]:
-    """Whether something is of a package, which need not be there to know."""
+    """A test of whether an object's class is from a package, which need not be installed."""
     return lambda X, y: type(X).__module__.partition(".")[0] == package
 
 
@@ -166,7 +166,7 @@ def _is_dataset(X: Any, y: Any) -> bool:
 
 
 def _is_batches(X: Any, y: Any) -> bool:
-    """Without labels, and no table, it can only be batches; a list of lists of numbers is a table without labels."""
+    """Whether ``X`` consists of batches: iterable, no table, without ``y``.  Lists of lists of numbers are tables."""
     table = any(hasattr(X, name) for name in ("shape", "columns", "__array__", "__dataframe__", "schema"))
     if y is not None or table or not hasattr(X, "__iter__"):
         return False

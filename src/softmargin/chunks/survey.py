@@ -1,8 +1,8 @@
-r"""One reading of a source: what its columns and labels are like, and a sample that stands for it.
+r"""The first reading of a source: describes its columns and labels, and draws a sample.
 
-Rows are numbered in the order in which they are read, and each number is turned into one that looks random.  The sample
-is made of the rows of smallest such numbers: of all rows, and of each class, of which a rare one thus has enough.
-Which rows these are depends on no batch, thread or worker; and as labels may well be sorted, on no place in the file.
+Rows are numbered in the order in which they are read, and each number is hashed to a pseudo-random key.  The sample
+consists of the rows with the smallest keys, among all rows and in each class, so that rare classes have enough rows.
+It does not depend on batches, threads or workers, nor, as files may be sorted by label, on positions in the file.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from .labels import LabelTypes
 from .sources import Source
 from .threads import swept
 
-#: Rows of a sample: at most, and so many bytes of them, but at least; and a share of them for the rarest class.
+#: Size of a sample: at most so many rows and bytes, but in any case so many rows; the candidates of each class are at
+#: least that size divided by the last number, if it has as many rows.
 MOST_ROWS, _MOST_BYTES, _LEAST_ROWS, _SHARE_OF_CLASS = 131_072, 2**28, 16_384, 16
-#: Rows beyond the wanted ones that are kept before they are looked through.
+#: Candidates are pruned when there are more than this multiple of the sample's size.
 _SLACK = 2
-#: Standard deviations by which a number of rows may fall short of what is expected.
+#: Safety margin, in standard deviations, against ending with fewer candidates than wanted.
 _DEVIATIONS = 8.0
-#: Odd numbers for which the last bits of a product depend on all bits of a row's number (SplitMix64).
+#: Odd constants of SplitMix64, which mix all bits of a row's number.
 _STEP, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-#: More classes than this were probably meant as numbers.
+#: With more classes than this, the target was probably meant as a number.
 _MOST_CLASSES = 10_000
 
 
 class Checked(NamedTuple):
-    """A batch after its checks: numbers, labels, and weights without those of classes; rows of weight 0 are gone."""
+    """A checked batch: numbers, labels, and weights without class weights; rows of weight 0 have been dropped."""
 
     X: Any
     y: np.ndarray
     copies: np.ndarray
 
     def blocks(self) -> Iterator[tuple[int, Checked]]:
-        """The batch cut into blocks, and where each begins: sparse rows are made dense a block at a time."""
+        """The batch in blocks, each with its first row: sparse rows are made dense one block at a time."""
         size = rows_in_block(self.X.shape[1])
         for start in range(0, len(self.y), size):
             yield start, Checked(*(part[start : start + size] for part in self))
 
 
 class Kept(NamedTuple):
-    """Rows that may be part of the sample, their numbers, and what these were turned into."""
+    """Candidate rows for the sample, with their numbers and keys."""
 
     X: np.ndarray
     y: np.ndarray
@@ -64,7 +65,7 @@ class Kept(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Of each label: rows, and how much they weigh.  Of the columns: moments.  And all rows that there are."""
+    """For each label, the number of rows and their total weight; the moments of the columns; and the number of rows."""
 
     labels: np.ndarray
     rows: np.ndarray
@@ -92,7 +93,7 @@ class Totals(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """Totals of a source, a sample of its rows in their order, and how much more each of these counts for the rest."""
+    """Totals of a source, a sample in the order of the source, and the factor for each sampled row's weight."""
 
     totals: Totals
     sample: Kept
@@ -100,17 +101,17 @@ class Survey(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the sample is all there is."""
+        """Whether the sample contains all rows."""
         return len(self.sample.y) == self.totals.n_rows
 
 
 def sample_rows(n_columns: int) -> int:
-    """How many rows of so many columns make a sample."""
+    """The number of rows in a sample with ``n_columns`` columns."""
     return int(np.clip(_MOST_BYTES // (8 * max(n_columns, 1)), _LEAST_ROWS, MOST_ROWS))
 
 
 def keys(number: np.ndarray) -> np.ndarray:
-    """A number that looks random for each number of a row, no two alike.
+    """A distinct pseudo-random key for each row number.
 
     >>> keys(np.arange(3)) // np.uint64(10**16)
     array([1629,  796,   48], dtype=uint64)
@@ -122,9 +123,9 @@ def keys(number: np.ndarray) -> np.ndarray:
 
 
 class Reservoir:
-    """The rows of smallest keys so far, of all and of each class.
+    """Keeps the rows with the smallest keys so far, overall and in each class.
 
-    Limits only fall, so a row above both of those that concern it, whenever they are read, is no loss.
+    Limits only decrease, so a row above both the overall limit and that of its class can be dropped at any time.
     """
 
     def __init__(self, size: int | None = None) -> None:
@@ -134,11 +135,11 @@ class Reservoir:
 
     @classmethod
     def near(cls, totals: Totals, size: int) -> Reservoir:
-        """One that knows beforehand about how small a key must be: of so many rows, and of so many in each class."""
+        """A reservoir with limits on keys estimated from the number of rows, overall and in each class."""
         found, most = cls(size), np.uint64(2**64 - 1)
 
         def limit(wanted: int, n: float) -> Any:
-            # So many standard deviations more than wanted that it will hardly ever be less.
+            # The number of keys below the limit exceeds ``wanted`` with near certainty.
             share = (wanted + _DEVIATIONS * np.sqrt(wanted)) / n
             return most if share >= 1 else np.uint64(share * 2.0**64)
 
@@ -148,7 +149,7 @@ class Reservoir:
         return found
 
     def candidates(self, batch: Checked, first: int) -> Kept:
-        """The rows of a batch that may be part of the sample; ``first`` is the number of the first of them."""
+        """The rows of a batch that may be part of the sample; ``first`` is the number of the batch's first row."""
         number = np.arange(first, first + len(batch.y))
         key, keep = keys(number), None
         if self._limits:
@@ -160,12 +161,12 @@ class Reservoir:
         return Kept(batch.X[chosen], batch.y[chosen], batch.copies[chosen], number[chosen], key[chosen])
 
     def look_at(self, batch: Checked, first: int) -> None:
-        """Takes note of the rows of a batch; ``first`` is the number of the first of them."""
+        """Adds the candidates of a batch; ``first`` is the number of its first row."""
         for start, block in batch.blocks():
             self.add(self.candidates(block, first + start))
 
     def add(self, kept: Kept) -> None:
-        """Takes note of candidates."""
+        """Adds candidates."""
         self._parts.append(kept._replace(X=dense(kept.X)))
         self._n += len(kept.y)
         self._size = self._size or sample_rows(kept.X.shape[1])
@@ -191,7 +192,7 @@ class Reservoir:
         return Kept(*(np.concatenate(parts) for parts in zip(*self._parts, strict=True)))
 
     def survey(self, totals: Totals) -> Survey:
-        """The sample, each class in proportion, but enough of the rarer ones."""
+        """The sample: classes in proportion to their sizes, but with enough rows of rare ones."""
         assert self._size is not None
         if totals.n_rows <= self._size:
             kept = self.everything.in_order
@@ -208,8 +209,8 @@ class Reservoir:
 
 
 def surveyed(source: Source, check: Callable[[Any, bool], Checked | None], n_jobs: int) -> Survey:
-    """Reads a source once.  ``check`` unpacks and checks an item, None if it has no rows; it is told which is the
-    first that has."""
+    """Reads a source once.  ``check`` unpacks and checks an item, and returns None if it has no rows; its second
+    argument is true for the first item that has rows."""
     if hasattr(source, "surveyed"):
         return source.surveyed(check)  # type: ignore[attr-defined]
     reservoir, types, totals, first = Reservoir(), LabelTypes("batch"), None, 0

@@ -1,7 +1,7 @@
-"""Tables in texts: how they are written, by whoever reads them.
+"""Conventions of text files, whether they are read at once or in batches.
 
-Entries are separated by commas, semicolons, tabs or bars, in UTF-8, or in UTF-16 with a mark at the beginning.  Spaces
-around entries and names are no part of them.
+Entries are separated by commas, semicolons, tabs or bars; the encoding is UTF-8, or UTF-16 with a byte order mark.
+Spaces around entries and names are stripped.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .files import arrow, arrow_dataset, names_in, suffix_of
 
 __all__ = ["GAPS", "LOOK", "TextForm", "encoding_of", "text_form", "text_format", "tidy"]
 
-#: What stands for a missing entry in texts.
+#: Entries of text files that mean a missing value.
 GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-#: Characters of a text file by which its form is known, and what may separate its entries.
+#: The number of characters from which the form of a text file is inferred, and possible separators.
 LOOK, _SEPARATORS = 65_536, ",;\t|"
 
 
 def encoding_of(beginning: bytes) -> str:
-    """UTF-8, or UTF-16 if the first bytes say so.
+    """UTF-8, or UTF-16 if the first bytes are its byte order mark.
 
     >>> encoding_of("a;b".encode("utf-16")), encoding_of(b"a;b")
     ('utf-16', 'utf-8-sig')
@@ -35,14 +35,14 @@ def encoding_of(beginning: bytes) -> str:
 
 
 class TextForm(NamedTuple):
-    """How a text file writes its entries: what stands between them, and within numbers."""
+    """The form of a text file: the separator of its entries and the decimal mark of its numbers."""
 
     separator: str = ","
     decimal: str = "."
 
 
 def text_form(beginning: str, suffix: str) -> TextForm:
-    """The form of a text file, by its first lines; commas within numbers are known where they do not separate.
+    """The form of a text file, inferred from its first lines; decimal commas are recognised if the separator is ";".
 
     >>> text_form("a;b\\n1,5;2\\n0,25;3\\n", ".csv")
     TextForm(separator=';', decimal=',')
@@ -59,13 +59,13 @@ def text_form(beginning: str, suffix: str) -> TextForm:
         return TextForm(separator)
     entries = [entry.strip(' "') for line in lines.splitlines()[1:] for entry in line.split(";")]
     points = any(re.fullmatch(r"[-+]?\d*\.\d+", entry) for entry in entries)
-    # 1,234 may be a thousand and more; 1,5 is not.
+    # 1,234 may have a thousands separator; 1,5 cannot.
     commas = any(re.fullmatch(r"[-+]?\d*,(\d{1,2}|\d{4,})", entry) for entry in entries)
     return TextForm(";", "," if commas and not points else ".")
 
 
 def text_format(files: Any, texts: Iterable[str] = ()) -> Any:
-    """How Arrow is to read text files, of which the first shows the form; some columns as they are written."""
+    """Arrow's format for text files, inferred from the first file; the columns in ``texts`` are read as strings."""
     options = needed("pyarrow.csv", "parquet", "Reading files")
     first = next((name for one in (files if isinstance(files, list) else [files]) for name in names_in(one)), "")
     form, encoding, names = TextForm("\t" if suffix_of(first) == ".tsv" else ","), "utf-8-sig", []
@@ -79,7 +79,7 @@ def text_format(files: Any, texts: Iterable[str] = ()) -> Any:
     wished = set(texts)
     padded = [f"{before}{gap}{after}" for gap in GAPS for before in ("", " ") for after in ("", " ")]
     return arrow_dataset().CsvFileFormat(
-        # Arrow knows the mark of UTF-8 itself, and reads that fastest.
+        # Arrow handles the byte order mark of UTF-8 itself, and reads this encoding fastest.
         read_options=options.ReadOptions(encoding="utf8" if encoding == "utf-8-sig" else encoding),
         parse_options=options.ParseOptions(delimiter=form.separator),
         convert_options=options.ConvertOptions(
@@ -92,7 +92,7 @@ def text_format(files: Any, texts: Iterable[str] = ()) -> Any:
 
 
 def tidy(column: Any) -> Any:
-    """A column of Arrow without the spaces around its texts; what is a gap then is one."""
+    """An Arrow column with spaces stripped from its strings; those that then mean a missing value become null."""
     if not (arrow().types.is_string(column.type) or arrow().types.is_large_string(column.type)):
         return column
     compute = needed("pyarrow.compute", "parquet", "Reading files")

@@ -19,14 +19,14 @@ from threadpoolctl import ThreadpoolController
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: Blocks in flight for each thread: enough to keep it busy, few enough to keep results few.
+#: Blocks in flight for each thread: enough to keep it busy, but not so many that results fill memory.
 _AHEAD = 3
-#: How the names of threads over blocks begin.
+#: Prefix of the names of worker threads.
 _POOL = "softmargin"
 
 
 class _OneBlasThread:
-    """Holds BLAS to one thread while anybody needs it, and puts back what was there when the last one leaves.
+    """Limits BLAS to one thread while any user is inside, and restores the setting when the last one leaves.
 
     BLAS threads are a setting of the whole process, so fits in several threads share one limit.
     """
@@ -49,27 +49,27 @@ class _OneBlasThread:
 
 @lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
-    """The loaded BLAS libraries; looking for them takes longer than a small pass."""
+    """The loaded BLAS libraries; cached, since finding them takes longer than a small pass."""
     return ThreadpoolController()
 
 
-#: A context in which BLAS uses one thread: several spend their time waiting for each other over small matrices,
-#: and on a busy machine that is a hundred times the work.
+#: A context in which BLAS uses one thread: with small matrices, several threads spend their time waiting for each
+#: other, which on a busy machine takes a hundred times as long as the work.
 one_blas_thread = _OneBlasThread()
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """``n_jobs`` as a count: -1 is all cores, -2 all but one; None as many as BLAS may use, so that jobs within jobs
-    do not crowd the machine."""
+    """The number of threads for ``n_jobs``: -1 means all cores, -2 all but one; None means as many as BLAS may use, so
+    that nested jobs do not oversubscribe the machine."""
     if n_jobs is None:
         allowed = [library["num_threads"] for library in _blas().info() if library["user_api"] == "blas"]
-        return max(allowed) if allowed else cpu_count()  # counting cores reads files
+        return max(allowed) if allowed else cpu_count()  # only if needed: counting cores reads files
     return max(1, cpu_count() + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 
 @lru_cache(maxsize=4)
 def _pool(n_threads: int) -> ThreadPoolExecutor:
-    """So many threads, which are kept: on a busy machine they take longer to start than a small block to compute."""
+    """A pool of threads, cached: on a busy machine, starting threads takes longer than computing a small block."""
     return ThreadPoolExecutor(n_threads, thread_name_prefix=_POOL)
 
 
@@ -83,11 +83,11 @@ def sweep(function: Callable[[int], T], n_blocks: int, n_jobs: int = 1) -> Itera
 
 
 def swept(function: Callable[[S], T], items: Iterable[S], n_jobs: int = 1) -> Iterator[T]:
-    """``function`` of each item in order, computed by ``n_jobs`` threads of one BLAS thread each.
+    """The results of ``function`` for each item in order, computed by ``n_jobs`` threads of one BLAS thread each.
 
-    Items are taken a few ahead of what is asked for: however many there are, few are in memory.
+    Only a few items are read ahead, so that few are in memory, however many there are.
     """
-    within = current_thread().name.startswith(_POOL)  # who waits for threads of the pool must not be one of them
+    within = current_thread().name.startswith(_POOL)  # a thread of the pool must not wait for others
     if n_jobs == 1 or within:
         with one_blas_thread:
             yield from map(function, items)
