@@ -1,4 +1,4 @@
-"""Rows: how a row of data turns a belief about weights into a belief about its latent value."""
+"""Rows: maps from data to features, through which a belief about weights implies one about latent values."""
 
 from typing import Protocol
 
@@ -44,24 +44,24 @@ __all__ = [
 class Rows(Protocol):
     """A kind of rows.
 
-    The features of a block then answer two questions, and hide all structure from the engine:
-    ``moments(belief)``, the latent mean and variance of each row, and ``gather(w, b)``, the sums ``G`` and
-    ``h`` that the prior turns into the next belief.
+    The features of a block hide all structure from the engine behind two methods: ``moments(belief)`` returns the
+    latent mean and variance of each row, and ``gather(w, b)`` the sums ``G`` and ``h``, from which the prior computes
+    the next belief.
     """
 
     @property
     def n_weights(self) -> int:
-        """How many weights the features multiply."""
+        """The number of weights that the features multiply."""
         ...
 
     @property
     def width(self) -> int:
-        """How many numbers the features of a row are."""
+        """The number of values that the features of a row take up."""
         ...
 
     @property
     def least_rows(self) -> int:
-        """Rows that make a block worth its sums."""
+        """The least number of rows for which a block is worth the cost of its sums."""
         ...
 
     def lift(self, X: Array) -> Features:
@@ -69,9 +69,9 @@ class Rows(Protocol):
         ...
 
     def leftover_root(self, X: Array) -> Array | None:
-        """A square root of the joint covariance that the weights leave over at a few rows; None for none."""
+        """A square root of the joint covariance of a few rows that the weights leave unexplained, or None."""
         ...
 
     def view(self, belief: Belief, reference: Array) -> View:
-        """The quickest way to the moments of new rows under a belief, for blocks such as ``reference``."""
+        """The fastest way to compute the moments of new rows under a belief, for blocks such as ``reference``."""
         ...

@@ -1,6 +1,6 @@
-r"""Rows of more than two classes: the same features for each, and a column of moments and sites for each.
+r"""Rows of more than two classes, which share features; moments and sites have a column for each class.
 
-:math:`f_k = \phi^T u_k` plus independent noise, with weights of their own for every class.
+:math:`f_k = \phi^T u_k` plus independent noise; each class has its own weights.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .inducing import KernelView
 
 
 class ClasswiseRows(NamedTuple):
-    """Other rows, seen by the weights of ``n_classes`` classes."""
+    """Other rows, whose features multiply the weights of each of ``n_classes`` classes."""
 
     rows: Any
     n_classes: int
 
     @property
     def n_weights(self) -> int:
-        """Of one class."""
+        """The number of weights of one class."""
         return self.rows.n_weights
 
     @property
@@ -37,7 +37,7 @@ class ClasswiseRows(NamedTuple):
         return ClasswiseFeatures(self.rows.lift(X))
 
     def leftover_root(self, X: Array) -> Array | None:
-        """Of any one class, or with classes as its last axis: what is left over is independent from class to class."""
+        """The same for every class, or with classes as its last axis; unexplained parts of classes are independent."""
         return self.rows.leftover_root(X)
 
     def view(self, belief: Any, reference: Array) -> View:
@@ -61,10 +61,10 @@ class ClasswiseFeatures(NamedTuple):
         return self.base.leftover
 
     def moments(self, belief: ClassBelief) -> Latent:
-        """A column for each class."""
+        """One column for each class."""
         mu, spread, leftover = zip(*(self.base.moments(part) for part in belief.parts), strict=True)
         xp = namespace(*mu)
-        # What the weights leave over is the same for all classes, or has a column for each already.
+        # ``leftover`` is the same for all classes, or has a column for each already.
         left = self.leftover if self.leftover.ndim == 2 else xp.stack(leftover, axis=1)
         return Latent(xp.stack(mu, axis=1), xp.stack(spread, axis=1), left)
 
@@ -75,7 +75,7 @@ class ClasswiseFeatures(NamedTuple):
         return tuple(G), tuple(h)
 
     def at(self, weights: tuple[Array, ...]) -> Array:
-        """A column for each class."""
+        """One column for each class."""
         columns = [self.base.at(own) for own in weights]
         return namespace(*columns).stack(columns, axis=1)
 
@@ -84,22 +84,22 @@ class ClasswiseFeatures(NamedTuple):
         return self.base.seen(weights)
 
     def pulled(self, values: Array) -> Array:
-        r""":math:`\sum_i \phi_i x_i^T`: the other way round."""
+        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `seen`."""
         return self.base.pulled(values)
 
     def settled(
         self, belief: ClassBelief, likelihood: Likelihood, y: Array, weight: Array
     ) -> tuple[ClasswiseFeatures, Any]:
-        """The same: nothing about these rows is uncertain, and that costs nothing."""
+        """These features and a cost of zero: complete rows have nothing to infer."""
         return self, 0.0
 
     def drawn(self, weights: Any, hyper: Any, site: tuple[Array, Array], weight: Array, rng: Any) -> ClasswiseFeatures:
-        """The same: nothing about these rows is uncertain."""
+        """These features: complete rows have nothing to draw."""
         return self
 
 
 class KernelViews(NamedTuple):
-    """Rows under the belief of each class, the kernel being found once."""
+    """Views for each class, which share one evaluation of the kernel."""
 
     views: tuple[Any, ...]
 

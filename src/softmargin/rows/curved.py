@@ -1,4 +1,4 @@
-"""Rows of lines and of a kernel: what the first leave, the second bends."""
+"""Rows of linear terms and a kernel, which captures what is nonlinear."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .linear import LinearRows
 
 
 class CurvedRows(NamedTuple):
-    r""":math:`f = \phi_{lines}^T u + \phi_{curves}^T c + e`: the same columns as they are, and through a kernel.
+    r""":math:`f = \phi_{lines}^T u + \phi_{curves}^T c + e`: linear terms and a kernel of the same columns.
 
-    The weights of the lines come first; ``e`` is what the kernel's points leave over.
+    The weights of the linear terms come first; ``e`` is what the kernel's inducing points leave unexplained.
     """
 
     lines: LinearRows
@@ -35,7 +35,7 @@ class CurvedRows(NamedTuple):
         return Features(phi, curves.leftover)
 
     def leftover_root(self, X: Array) -> Array:
-        """That of the kernel: lines leave nothing over."""
+        """The kernel's: linear terms leave nothing unexplained."""
         return self.curves.leftover_root(X)
 
     def view(self, belief: Belief, reference: Array) -> View:

@@ -25,7 +25,7 @@ class Latent(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Rows ``phi`` (row by weight) and the variance they leave over."""
+    """Features ``phi`` (row by weight), and the variance of each row that they leave unexplained."""
 
     phi: Array
     leftover: Array
@@ -40,7 +40,7 @@ class Features(NamedTuple):
         return weighted_gram(self.phi, w), as_float64(like(b, self.phi) @ self.phi)
 
     def at(self, weights: Array) -> Array:
-        r""":math:`\phi^T u` for weights that are known."""
+        r""":math:`\phi^T u` for known weights."""
         return as_float64(self.phi @ like(weights, self.phi))
 
     def seen(self, weights: Array) -> Array:
@@ -48,7 +48,7 @@ class Features(NamedTuple):
         return self.at(weights)
 
     def pulled(self, values: Array) -> Array:
-        r""":math:`\sum_i \phi_i x_i^T`: the other way round."""
+        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `seen`."""
         return as_float64(self.phi.T @ like(values, self.phi))
 
     def cross(self, belief: Belief) -> Array:
@@ -56,20 +56,20 @@ class Features(NamedTuple):
         return as_float64((self.phi @ belief.root.T) @ belief.root)
 
     def settled(self, belief: Belief, likelihood: Likelihood, y: Array, weight: Array) -> tuple[Features, float]:
-        """The same: nothing about these rows is uncertain, and that costs nothing."""
+        """These features and a cost of zero: complete rows have nothing to infer."""
         return self, 0.0
 
     def drawn(self, weights: Array, hyper: Any, site: tuple[Array, Array], weight: Array, rng: Any) -> Features:
-        """The same: nothing about these rows is uncertain."""
+        """These features: complete rows have nothing to draw."""
         return self
 
     def core_of(self, weights: Array) -> Array:
-        """The weights that are dense: here all."""
+        """The weights of the dense core: here all of them."""
         return weights
 
 
 class View(Protocol):
-    """Rows under one belief, for prediction: no more than each row's latent mean and variance."""
+    """Predictions under one belief: the latent mean and variance of each row, and nothing else."""
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the latent value of each row."""
@@ -77,7 +77,7 @@ class View(Protocol):
 
 
 class LiftedView(NamedTuple):
-    """The view of any rows, by way of their features."""
+    """The generic view, which computes moments from features."""
 
     rows: Any
     belief: Any

@@ -1,4 +1,4 @@
-"""Rows of a Gaussian process seen through waves of random frequencies."""
+"""Rows of a Gaussian process approximated by waves of random frequencies."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..gaussian import Belief
 from ..kernels import RBF, Constant, Kernel, Linear, Matern, Product, Sum
 from .features import Features, LiftedView, View
 
-#: Scaled coordinates beyond this are as far away as matters; their products with frequencies stay finite in float32.
+#: Scaled coordinates are clipped here; their products with frequencies stay finite in float32.
 FAR = 1e15
 
 
 class _Factor(NamedTuple):
-    """A kernel that is neither a sum nor a product, and where in ``theta`` its parameters begin."""
+    """A kernel that is neither a sum nor a product, and the position of its first parameter in ``theta``."""
 
     kernel: Any
     start: int
 
 
 class Term(NamedTuple):
-    """Variances times waves, or times the columns as they are, or times nothing.
+    """A product of variances and either waves, or the columns themselves, or nothing else.
 
-    ``at`` says which of the frequencies belong to the factors of the waves.
+    ``at`` selects the frequencies of the factors in ``waves``.
     """
 
     variances: tuple[_Factor, ...]
@@ -48,13 +48,13 @@ class Term(NamedTuple):
 class FourierRows(NamedTuple):
     r"""Waves: :math:`\phi = \sqrt{v / D}\, (\cos(e_i^T x / \ell), \sin(e_i^T x / \ell))_{i = 1 \dots D}`.
 
-    That is for a kernel of variance :math:`v` and length-scales :math:`\ell`, with frequencies :math:`e_i` as
-    `draw_frequencies` has them.  Kernels add up as features side by side: a constant is one feature
-    :math:`\sqrt v`, a linear kernel has the columns times :math:`\sqrt v`, and where kernels multiply, frequencies
-    add.  The weights are a priori standard normal whatever the kernel, so the prior of ``f`` has the covariance
-    :math:`\phi(x)^T \phi(z)`: ``kernel(x, z)`` on average over frequencies, exact on the diagonal, and nothing is left
-    over.  The columns of waves are taken about ``center``, which changes no covariance but keeps angles small enough to
-    be told apart in single precision.
+    These are the features of a kernel of variance :math:`v` and length-scales :math:`\ell`, with frequencies
+    :math:`e_i` from `draw_frequencies`.  A sum of kernels has the features of all its terms side by side: a constant
+    has one feature, :math:`\sqrt v`, and a linear kernel has the columns times :math:`\sqrt v`.  In a product of
+    kernels, frequencies add.  The weights are a priori standard normal whatever the kernel, so the prior covariance of
+    ``f`` is :math:`\phi(x)^T \phi(z)`.  Its expectation over frequencies is ``kernel(x, z)``; on the diagonal it is
+    exact, so no variance is left unexplained.  Waves use columns centred at ``center``, which changes no covariance but
+    keeps angles small enough for single precision.
     """
 
     kernel: Kernel
@@ -90,7 +90,7 @@ class FourierRows(NamedTuple):
         return self._replace(kernel=kernel)
 
     def seen_by(self, reference: Array) -> FourierRows:
-        """The same rows with their arrays in the dtype, library and place of a block of rows."""
+        """The same rows with their arrays in the dtype, library and device of a block of rows."""
         frequencies = tuple(like(E, reference) for E in self.frequencies)
         return self._replace(center=like(self.center, reference), frequencies=frequencies)
 
@@ -100,7 +100,7 @@ class FourierRows(NamedTuple):
 
     @property
     def n_frequencies(self) -> int:
-        """Frequencies of each term that has any."""
+        """The number of frequencies of each term that has any."""
         return self.frequencies[0].shape[0] if self.frequencies else 0
 
     @property
@@ -126,11 +126,10 @@ class FourierRows(NamedTuple):
         return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))
 
     def pullback(self, X: Array, dphi: Array, phi: Array | None = None) -> np.ndarray:
-        r"""Slopes in ``kernel.theta`` of a sum over rows, given those in their features; ``phi`` are these, if known.
+        r"""The gradient of a sum over rows in ``kernel.theta``, given that in the features, ``phi`` if already known.
 
-        Cosine and sine are each other's slopes, so a wave :math:`(c, s)` with slopes :math:`(\bar c, \bar s)` has
-        :math:`c \bar s - s \bar c` in its angle.  With :math:`t` for this (row by frequency) and
-        :math:`a = (x - \mathrm{center}) / \ell`,
+        For a wave :math:`(c, s)` with derivatives :math:`(\bar c, \bar s)`, the derivative in the angle is
+        :math:`t = c \bar s - s \bar c` (row by frequency).  With :math:`a = (x - \mathrm{center}) / \ell`,
 
         .. math:: \partial / \partial \log v = \tfrac12 \sum \bar\phi \phi, \quad
                   \partial / \partial \log \ell_c = -\sum_i e_{ic} \sum_n a_{nc} t_{ni}.
@@ -152,39 +151,39 @@ class FourierRows(NamedTuple):
         return slopes
 
     def leftover_root(self, X: Array) -> None:
-        """The weights explain everything."""
+        """None: the weights leave nothing unexplained."""
 
     def view(self, belief: Belief, reference: Array) -> View:
         return LiftedView(self.seen_by(reference), belief.seen_by(reference))
 
     def parts(self) -> list[tuple[Term, slice]]:
-        """The terms of the kernel, and the weights of each."""
+        """The terms of the kernel, and the positions of their weights."""
         terms = _terms(self.kernel, self.n_columns)
         ends = list(accumulate((term.width(self.n_columns, self.n_frequencies) for term in terms), initial=0))
         return list(zip(terms, map(slice, ends[:-1], ends[1:]), strict=True))
 
     def _waves(self, term: Term) -> list[tuple[_Factor, Array]]:
-        """The factors of a term that have frequencies, with these."""
+        """The factors of a term that have frequencies, each with its frequencies."""
         return list(zip(term.waves, self.frequencies[term.at], strict=True))
 
     def _scaled(self, term: Term, X: Array) -> tuple[Array, Array]:
-        """Rows about the centre in units of the first factor's length-scales, and the frequencies in these units."""
+        """Centred rows in units of the first factor's length-scales, and the frequencies in these units."""
         (first, W), *others = self._waves(term)
         W = like(W, X)
         for factor, E in others:
             W = W + like(E, X) * like(_relative(term, factor), X)
-        with np.errstate(over="ignore"):  # what is too far for a number is clipped, what is too wide for one is flat
+        with np.errstate(over="ignore"):  # values that overflow are clipped; an infinite length-scale gives 0
             units = like(np.asarray(first.kernel.length_scale), X)
             return clipped((X - like(self.center, X)) / units, -FAR, FAR), W
 
 
 def _relative(term: Term, factor: _Factor) -> np.ndarray:
-    """The length-scales of a term's first factor in units of those of another."""
+    """The length-scales of a term's first factor relative to those of another."""
     return np.asarray(term.waves[0].kernel.length_scale) / np.asarray(factor.kernel.length_scale)
 
 
 def _terms(kernel: Kernel, n_columns: int) -> list[Term]:
-    """The kernel as a sum of products that have features; otherwise an error that names what has none."""
+    """The kernel as a sum of products that have features; raises an error that names any part that has none."""
     terms, used = [], 0
     for factors in _multiplied_out(kernel, 0):
         waves = tuple(factor for factor in factors if isinstance(factor.kernel, (RBF, Matern)))
@@ -204,7 +203,7 @@ def _terms(kernel: Kernel, n_columns: int) -> list[Term]:
 
 
 def _multiplied_out(kernel: Kernel, start: int) -> list[tuple[_Factor, ...]]:
-    """The factors of each term, a product of sums being the sum of all products."""
+    """The factors of each term, with products of sums expanded."""
     if not isinstance(kernel, (Sum, Product)):
         return [(_Factor(kernel, start),)]
     first = _multiplied_out(kernel.first, start)
@@ -222,7 +221,7 @@ def _check_length_scale(kernel: RBF | Matern, n_columns: int) -> None:
 
 
 def _form(kernel: Kernel, n_columns: int) -> list[tuple[bool, list[tuple[type, Any]]]]:
-    """What of a kernel its features depend on, but for length-scales and variances: kinds of terms, and smoothness."""
+    """The structure of a kernel's features apart from length-scales and variances: kinds of terms, and smoothness."""
     return [
         (term.linear, [(type(factor.kernel), getattr(factor.kernel, "nu", None)) for factor in term.waves])
         for term in _terms(kernel, n_columns)

@@ -1,14 +1,14 @@
-r"""Rows of a mixed model: each belongs to groups that have weights of their own.
+r"""Rows of a mixed model, which belong to groups with their own weights.
 
 .. math:: f = \phi^T u_{core} + \sum_l z_l^T u_{l, g_l} + \sum_k z_k^T u_{k, g_k},
 
-:math:`g_l` the row's group in level ``l`` of nested factors, :math:`g_k` that in a *crossed* factor, whose weights lie
-in the core, behind those that every row has.  Nobody makes dummies: a row's weights are looked up by its groups, in
-the mean, in the blocks of the covariance, and in the sums (see `softmargin.arrow` for all three).
+where :math:`g_l` is the row's group in level ``l`` of nested factors, and :math:`g_k` its group in a *crossed* factor,
+whose weights lie in the core, after those shared by all rows.  Dummy variables are never formed: a row's entries in
+the mean, in the blocks of the covariance and in the sums are indexed by its groups (see `softmargin.arrow`).
 
-A group that was not there in the fit, code -1, is drawn from the population: it adds :math:`z^T \Sigma z` to the
-variance of the row that no weight explains.  Of more than two classes each has a population of its own, and a column
-of such variances.
+A group that was absent from the fit (code -1) is taken to be drawn from the population, which adds
+:math:`z^T \Sigma z` to the row's unexplained variance.  With more than two classes, each class has its own population
+and its own column of such variances.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..arrow import Arrow, ArrowBelief, Layout, zeros
 from ..likelihoods import Likelihood
 from .features import Latent, LiftedView, View
 
-#: Rows of a block: there is much to do about each block, and little about each row.
+#: The least number of rows in a block: the cost of each block is high, and that of each row low.
 _LEAST_ROWS = 32_768
 
 
 class Factor(NamedTuple):
-    """A grouping factor: the columns of ``X`` with slopes by group, an intercept before them, the column of codes."""
+    """A grouping factor: columns of ``X`` with slopes by group, whether an intercept precedes them, column of codes."""
 
     columns: tuple[int, ...]
     intercept: bool
@@ -40,7 +40,7 @@ class Factor(NamedTuple):
         return self.intercept + len(self.columns)
 
     def z(self, X: np.ndarray) -> np.ndarray:
-        """What each row multiplies the weights of its group with."""
+        """The values by which each row multiplies the weights of its group."""
         ones = [np.ones((len(X), 1), dtype=X.dtype)] if self.intercept else []
         return np.concatenate([*ones, X[:, list(self.columns)]], axis=1)
 
@@ -57,7 +57,7 @@ class Members(NamedTuple):
         return self.z.shape[1]
 
     def columns(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each column of ``z``: itself, and the place of its weight among all those of the factor."""
+        """Each column of ``z``, with the index of each row's weight among all those of the factor."""
         for a in range(self.q):
             yield self.z[:, a], self.codes if self.q == 1 else self.codes * self.q + a
 
@@ -67,7 +67,7 @@ class Members(NamedTuple):
         return sum(z * flat.take(place) for z, place in self.columns())  # pyright: ignore[reportReturnType]
 
     def pulled(self, values: np.ndarray) -> np.ndarray:
-        r""":math:`\sum z x` over the rows of each group, for one value ``x`` a row: (groups, q)."""
+        r""":math:`\sum z x` over the rows of each group, with one value ``x`` per row: (groups, q)."""
         return np.stack([np.bincount(self.codes, z * values, self.n_groups) for z in self.z.T], axis=1)
 
     def summed(self, values: np.ndarray) -> np.ndarray:
@@ -78,7 +78,7 @@ class Members(NamedTuple):
 
 
 class GroupedFeatures(NamedTuple):
-    """A block of rows: the core's own columns ``phi``, and where else each row belongs."""
+    """A block of rows: the dense columns ``phi`` of the core, and membership in the groups of each factor."""
 
     phi: np.ndarray
     leftover: np.ndarray
@@ -87,7 +87,7 @@ class GroupedFeatures(NamedTuple):
     layout: Layout
 
     def at(self, weights: np.ndarray) -> np.ndarray:
-        r""":math:`\phi^T u` for weights that are known."""
+        r""":math:`\phi^T u` for known weights."""
         levels, core = self.layout.split(np.asarray(weights, dtype=self.phi.dtype))
         f = self.phi @ core[: self._n_own]
         for members, u in zip(self.levels, levels, strict=True):
@@ -101,7 +101,7 @@ class GroupedFeatures(NamedTuple):
         return np.stack([self.at(own) for own in weights.T], axis=1)
 
     def pulled(self, values: np.ndarray) -> np.ndarray:
-        r""":math:`\sum_i \phi_i x_i^T`: the other way round."""
+        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `seen`."""
         out = []
         for x in values.T:
             own = [as_float64(x @ self.phi), *(members.pulled(x).ravel() for members in self.crossed)]
@@ -109,7 +109,7 @@ class GroupedFeatures(NamedTuple):
         return np.stack(out, axis=1)
 
     def moments(self, belief: ArrowBelief) -> Latent:
-        r""":math:`\mu`, and the spread, :math:`z^T (S_{ll} z + 2 S_{l,path} \phi_{path})` by level, and the core's."""
+        r""":math:`\mu`, and the spread: :math:`z^T (S_{ll} z + 2 S_{l,path} \phi_{path})` by level, plus the core's."""
         spread = self._core_spread(belief)
         for level, members in enumerate(self.levels):
             (own, path), parts = belief.blocks[level], self._above(level)
@@ -156,17 +156,17 @@ class GroupedFeatures(NamedTuple):
     def settled(
         self, belief: Any, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
     ) -> tuple[GroupedFeatures, float]:
-        """The same: nothing about these rows is uncertain, and that costs nothing."""
+        """These features and a cost of zero: complete rows have nothing to infer."""
         return self, 0.0
 
     def drawn(
         self, weights: np.ndarray, hyper: Any, site: tuple[np.ndarray, np.ndarray], weight: np.ndarray, rng: Any
     ) -> GroupedFeatures:
-        """The same: nothing about these rows is uncertain."""
+        """These features: complete rows have nothing to draw."""
         return self
 
     def core_of(self, weights: np.ndarray) -> np.ndarray:
-        """The weights that are dense."""
+        """The weights of the dense core."""
         return weights[..., self.layout.core]
 
     @property
@@ -174,11 +174,11 @@ class GroupedFeatures(NamedTuple):
         return self.phi.shape[1]
 
     def _above(self, level: int) -> tuple[np.ndarray, ...]:
-        """What a row multiplies the path of its group with, but for the dummies of crossed factors."""
+        """The values by which a row multiplies the path of its group, except the dummies of crossed factors."""
         return (*(members.z for members in self.levels[level + 1 :]), self.phi)
 
     def _crossed_places(self) -> Iterator[tuple[Members, int, int]]:
-        """Crossed factors, and where each begins and ends in the core."""
+        """Crossed factors, with the start and stop of each in the core."""
         start = self._n_own
         for members in self.crossed:
             stop = start + members.n_groups * members.q
@@ -186,7 +186,7 @@ class GroupedFeatures(NamedTuple):
             start = stop
 
     def _dummies(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """What stands in place of dummies: entries of the rows that are not zero, and the place of each in the core."""
+        """Crossed dummies in sparse form: the nonzero entries of the rows, with the index of each in the core."""
         for members, start, _ in self._crossed_places():
             for z, place in members.columns():
                 yield z, start + place
@@ -194,7 +194,7 @@ class GroupedFeatures(NamedTuple):
     def _along(
         self, table: np.ndarray, place: np.ndarray, parts: tuple[np.ndarray, ...]
     ) -> tuple[np.ndarray, np.ndarray | float]:
-        """Each row's ``place`` in a table, its last columns the core's, times the row's ``parts``, and its dummies."""
+        """Row ``place`` of a table (last columns: the core) times each data row's ``parts``, and times its dummies."""
         W, stop, in_core = table.shape[1], 0, table.shape[1] - self.layout.n_core
         shared, by_dummies = np.zeros(len(place), dtype=table.dtype), 0.0
         for part in parts:
@@ -205,9 +205,10 @@ class GroupedFeatures(NamedTuple):
         return shared, by_dummies
 
     def _summed(self, members: Members, w: np.ndarray, b: np.ndarray, parts: tuple[np.ndarray, ...]) -> np.ndarray:
-        """By group: the sum of ``b z``, and of ``w`` times each column of ``z`` times the ``parts``.
+        """For each group, the sums of ``b z``, and of ``w`` times each column of ``z`` times the ``parts``.
 
-        Of shape (groups, 1 + q, width of the parts), found in one sweep over the rows; ``b z`` fills the first places.
+        The shape is (groups, 1 + q, width of the parts).  One sweep computes all; ``b z`` fills the first ``q`` entries
+        of its row.
         """
         n, q, width = len(w), members.q, sum(part.shape[1] for part in parts)
         values = np.zeros((n, 1 + q, width))
@@ -220,13 +221,13 @@ class GroupedFeatures(NamedTuple):
         return members.summed(values.reshape(n, (1 + q) * width)).reshape(members.n_groups, 1 + q, width)
 
     def _add_dummies(self, table: np.ndarray, place: np.ndarray, factor: np.ndarray) -> None:
-        """Adds ``factor`` times the dummies of crossed factors to each row's ``place``, in the columns of the core."""
+        """Adds ``factor`` times each data row's crossed dummies to row ``place`` of a table, in its core columns."""
         W, in_core = table.shape[1], table.shape[1] - self.layout.n_core
         for z, column in self._dummies():
             np.add.at(table.reshape(-1), place * W + in_core + column, factor * z)
 
     def _core_spread(self, belief: ArrowBelief) -> np.ndarray:
-        """The spread that comes from the core's weights alone."""
+        """The part of the spread that comes from the core's weights alone."""
         if self._n_own and not self.crossed:
             return squares_through_lower(self.phi, belief.core_root)
         S, n_own = belief.core_covariance, self._n_own
@@ -238,12 +239,12 @@ class GroupedFeatures(NamedTuple):
 
 
 class GroupedRows(NamedTuple):
-    """Rows of which the first ``n_fixed`` columns are those of ``fixed``, rows without groups.
+    """Rows whose first ``n_fixed`` columns go through ``fixed``, which are rows without groups.
 
-    ``plain`` columns join the core as they are; ``levels`` are nested, finest first, each group of one in one of the
-    next (``parents``); ``crossed`` factors lie in the core.  ``sizes`` and ``crossed_sizes`` count their groups, and
-    ``population`` has the covariance of the effects of each, levels first, once that is known; for more than two
-    classes, the covariances in each of them.
+    ``plain`` columns join the core unchanged.  ``levels`` are nested, finest first; ``parents`` gives each group's
+    parent in the next level.  ``crossed`` factors lie in the core.  ``sizes`` and ``crossed_sizes`` count their groups,
+    and ``population`` has the covariance of the effects of each, levels first, once it is known; with more than two
+    classes, one covariance for each class.
     """
 
     fixed: Any
@@ -267,7 +268,7 @@ class GroupedRows(NamedTuple):
         return self.layout.n_weights
 
     def weights_of(self, index: int) -> np.ndarray:
-        """Where the effects of a factor are among the weights, levels counted before crossed: (groups, columns)."""
+        """Indices of a factor's effects among the weights: (groups, columns).  Levels count before crossed factors."""
         layout, n = self.layout, len(self.levels)
         if index < n:
             start, (J, q) = layout.of_level(index).start, layout.sizes[index]
@@ -279,12 +280,12 @@ class GroupedRows(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many numbers the features of a row are."""
+        """The number of values that the features of a row take up."""
         return self.fixed.n_weights + len(self.plain) + sum(factor.q + 1 for factor in self.levels + self.crossed)
 
     @property
     def least_rows(self) -> int:
-        """Rows of a block that outweigh their sums."""
+        """The least number of rows for which a block is worth the cost of its sums."""
         layout = self.layout
         sums = sum(J * q * (q + layout.width(level)) for level, (J, q) in enumerate(layout.sizes)) + layout.n_core**2
         return max(_LEAST_ROWS, sums // self.width)
@@ -299,13 +300,13 @@ class GroupedRows(NamedTuple):
         ):
             known, unexplained = self._members(X, index, factor, J)
             members.append(known)
-            leftover = (leftover.T + np.transpose(unexplained)).T  # by row, or by row and class
+            leftover = (leftover.T + np.transpose(unexplained)).T  # one for each row, or for each row and class
         n = len(self.levels)
         return GroupedFeatures(phi, leftover, tuple(members[:n]), tuple(members[n:]), self.layout)
 
     def leftover_root(self, X: np.ndarray) -> np.ndarray | None:
-        """Groups that were not there in the fit are taken for different ones, so that their effects are independent;
-        what a kernel's points leave over of the fixed effects is not."""
+        """Each row of an unseen group is treated as a group of its own, with independent effects; what a kernel's
+        points leave unexplained remains correlated between rows."""
         fixed = X[:, : self.n_fixed]
         of_fixed = self.fixed.leftover_root(fixed)
         leftover = (self.lift(X).leftover.T - self.fixed.lift(fixed).leftover).T
@@ -315,7 +316,7 @@ class GroupedRows(NamedTuple):
         root[np.diag_indices(len(leftover))] = np.sqrt(clipped_at_zero(leftover))
         if of_fixed is None:
             return root
-        if root.ndim == 3:  # the same for all classes
+        if root.ndim == 3:  # shared by all classes
             of_fixed = np.broadcast_to(of_fixed[:, :, None], (*of_fixed.shape, root.shape[2]))
         return np.concatenate([of_fixed, root], axis=1)
 
@@ -323,7 +324,7 @@ class GroupedRows(NamedTuple):
         return LiftedView(self, belief.seen_by(reference))
 
     def _members(self, X: np.ndarray, index: int, factor: Factor, J: int) -> tuple[Members, np.ndarray | float]:
-        """The rows as members of a factor's groups; those of unseen groups of none, with their variance beside."""
+        """The rows as members of a factor's groups, and the variance of those in unseen groups, whose ``z`` is 0."""
         z, codes = factor.z(X), X[:, factor.code].astype(np.intp)
         if codes.max(initial=-1) >= J:
             raise ValueError(f"A group has the code {codes.max()}, but there are only {J}.")
@@ -344,10 +345,10 @@ class GroupedRows(NamedTuple):
 
 
 def _by_weight(blocks: np.ndarray) -> np.ndarray:
-    """Blocks (groups, q, columns) as a table with a row for each weight."""
+    """Blocks (groups, q, columns) as a table with one row for each weight."""
     return blocks.reshape(blocks.shape[0] * blocks.shape[1], blocks.shape[2])
 
 
 def _row_dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The product of each row of ``A`` with that of ``B``."""
+    """The dot product of each row of ``A`` with the same row of ``B``."""
     return np.einsum("ij,ij->i", A, B)

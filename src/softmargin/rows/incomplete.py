@@ -1,26 +1,28 @@
-r"""Rows with missing entries (Luts and Ormerod 2014, section 3.3): what is missing is part of the belief.
+r"""Rows with missing entries (Luts and Ormerod 2014, section 3.3): the belief includes the missing entries.
 
 The columns of a row are :math:`d \sim N(\mu, \Sigma)`, and the belief about its missing entries is a Gaussian
-:math:`q(d_m) = N(\bar d, V)`.  With ``f`` standing for the row's latent value, :math:`f_o` for its value with zeros in
-place of what is missing, :math:`\Lambda = E\, \Sigma^{-1}`, :math:`\Omega = E\, u u^T` and the row's site ``(w, b)``,
+:math:`q(d_m) = N(\bar d, V)`.  Let :math:`f_o` be the row's latent value with zeros in place of missing entries,
+:math:`\Lambda = E\, \Sigma^{-1}`, :math:`\Omega = E\, u u^T`, and ``(w, b)`` the row's site.  Then
 
 .. math:: V = (\Lambda_{mm} + w\, \Omega_{mm})^{-1}, \qquad
           \bar d = V (\Lambda_{mm} \mu_m - \Lambda_{mo} (d_o - \mu_o) + b\, E u_m - w\, E[u_m f_o]).
 
-The row's latent value then has the mean of the filled row, and the variance :math:`\mathrm{tr}\, V \Omega_{mm}` beside
-that of the filled row; ``G`` gains :math:`\sum w V`.  Sites and entries depend on each other, and are settled by turns.
+The row's latent value has the mean and variance of the row filled with :math:`\bar d`, plus the variance
+:math:`\mathrm{tr}\, V \Omega_{mm}`; ``G`` gains :math:`\sum w V`.  Sites and entries depend on each other, and are
+updated in turn.
 
-Of more than two classes each has a latent value :math:`f_k`, weights and a site, but there is one row: its entries
-answer to all of them,
+With more than two classes, each class has its own latent value :math:`f_k`, weights and site, but the entries of a row
+are the same for all,
 
 .. math:: V = (\Lambda_{mm} + \sum_k w_k\, \Omega_{k,mm})^{-1}, \qquad
           \bar d = V \big(\Lambda_{mm} \mu_m - \Lambda_{mo} (d_o - \mu_o) + \sum_k (b_k\, E u_{k,m} - w_k\, E[u_{k,m}
           f_{k,o}])\big).
 
-Entries that are uncertain make the :math:`f_k` vary together.  So this is for likelihoods that are sums over classes,
-each of one :math:`f_k` alone (`OneVersusRest`): for those of differences the variances of the two do not tell enough.
+Uncertain entries make the :math:`f_k` dependent.  So this is limited to likelihoods that are sums over classes of
+terms in a single :math:`f_k` (`OneVersusRest`): the variance of a difference does not follow from the two variances.
 
-Rows are taken together by the *number* of their missing entries, whatever the pattern: a stack of small matrices each.
+Rows with the same *number* of missing entries, whatever the pattern, are processed together, as a stack of small
+matrices.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ from ..likelihoods import Likelihood
 from .classwise import ClasswiseFeatures, ClasswiseRows
 from .features import Latent, View
 
-#: Of all pairs of columns, one in so many may be missing from a row without blocks becoming too large.
+#: Blocks are sized for rows in which one in this many pairs of columns is missing.
 _PAIRS_MISSING = 8
-#: Turns between sites and entries of a block: from where they were in the last pass, and from nowhere.
+#: Alternating updates of the sites and entries of a block: from the sites of the last pass, and from zero sites.
 _TURNS, _FIRST_TURNS = 2, 6
 
 
 class IncompleteRows(NamedTuple):
-    """Other rows, the first ``n_columns`` of whose core columns may have missing entries (NaN)."""
+    """Other rows, whose first ``n_columns`` core columns may have missing entries (NaN)."""
 
     rows: Any
     n_columns: int
@@ -54,7 +56,7 @@ class IncompleteRows(NamedTuple):
 
     @property
     def width(self) -> int:
-        """With room for a matrix of the entries that may be missing from a row, for each class."""
+        """Includes room for a matrix over the missing entries of a row, for each class."""
         matrices = self.rows.n_classes if isinstance(self.rows, ClasswiseRows) else 1
         return self.rows.width + matrices * self.n_columns**2 // _PAIRS_MISSING
 
@@ -77,19 +79,19 @@ class IncompleteRows(NamedTuple):
 
 
 def beneath(rows: Any) -> Any:
-    """Rows as they are without missing entries, and without classes."""
+    """The rows inside any wrappers for missing entries and classes."""
     return beneath(rows.rows) if isinstance(rows, (IncompleteRows, ClasswiseRows)) else rows
 
 
 def with_beneath(rows: Any, **fields: Any) -> Any:
-    """The same with other fields in the rows `beneath`."""
+    """A copy with fields replaced in the rows `beneath`."""
     if isinstance(rows, (IncompleteRows, ClasswiseRows)):
         return rows._replace(rows=with_beneath(rows.rows, **fields))
     return rows._replace(**fields)
 
 
 class IncompleteView(NamedTuple):
-    """Rows with missing entries under one belief, for prediction: entries are foreseen from the others."""
+    """Latent moments for prediction, with missing entries predicted from the observed ones."""
 
     rows: IncompleteRows
     belief: Any
@@ -100,7 +102,7 @@ class IncompleteView(NamedTuple):
 
 
 class _Weights(NamedTuple):
-    """The columns' weights of one class: their moments, and those of latent values with zeros for missing entries."""
+    """One class: moments of its weights of the columns, and of latent values with zeros for missing entries."""
 
     mu: np.ndarray
     v: np.ndarray
@@ -110,8 +112,8 @@ class _Weights(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a belief says of rows with zeros in place of missing entries: of the weights of each class, and of the
-    columns."""
+    """What a belief implies for rows with zeros in place of missing entries: the weights of each class, and the model
+    of the columns."""
 
     weights: list[_Weights]
     pull: np.ndarray
@@ -129,9 +131,9 @@ class _Filled(NamedTuple):
 
 @dataclass
 class IncompleteFeatures:
-    """A block of rows; ``base`` has zeros in place of what is missing.
+    """A block of rows; ``base`` has zeros in place of missing entries.
 
-    The sites that the rows had last are kept as a start for the next time: they only make it shorter.
+    The sites of the last pass are kept as starting values, which only saves iterations.
     """
 
     base: Any
@@ -144,11 +146,11 @@ class IncompleteFeatures:
         return self.base.leftover
 
     def moments(self, belief: Any) -> Latent:
-        """As foreseen from what is there, whatever the label."""
+        """Moments with missing entries predicted from the observed ones, without the label."""
         return self.foreseen(belief).moments(belief)
 
     def foreseen(self, belief: Any) -> FilledFeatures:
-        """Missing entries as the others foretell them."""
+        """The rows with missing entries as predicted from the observed ones."""
         known = self._known(belief)
         none = [np.zeros(len(batch.rows)) for batch in self.batches]
         filled = [_Gaps.of(known, batch).filled(w, w) for batch, w in zip(self.batches, none, strict=True)]
@@ -157,7 +159,7 @@ class IncompleteFeatures:
     def settled(
         self, belief: Any, likelihood: Likelihood, y: np.ndarray, weight: np.ndarray
     ) -> tuple[FilledFeatures, np.ndarray]:
-        """The missing entries given all else, and what the rows' columns cost: :math:`-E \\log p(d) - H(q)`."""
+        """The posterior of the missing entries, and the cost of each row's columns: :math:`-E \\log p(d) - H(q)`."""
         known = self._known(belief)
         filled = [self._settle(known, index, likelihood, y[batch.rows]) for index, batch in enumerate(self.batches)]
         features = self._filled(filled, weight)
@@ -170,8 +172,8 @@ class IncompleteFeatures:
     def drawn(
         self, weights: Any, hyper: Any, site: tuple[np.ndarray, np.ndarray], weight: np.ndarray, rng: Any
     ) -> FilledFeatures:
-        """Draws of the missing entries, given weights, the model of the columns and sites: the same formulas, without
-        any uncertainty of the weights."""
+        """Draws of the missing entries given weights, the model of the columns, and sites: the same formulas with known
+        weights."""
         imputation = hyper if isinstance(hyper, Imputation) else hyper.columns
         features, known = _of_one_class(self.base), []
         for of_class in weights if isinstance(weights, tuple) else (weights,):
@@ -187,7 +189,7 @@ class IncompleteFeatures:
         return self._filled(drawn, weight)
 
     def _settle(self, known: _Known, index: int, likelihood: Likelihood, y: np.ndarray) -> _Filled:
-        """Sites and entries of one batch by turns."""
+        """Alternates updates of the sites and entries of one batch."""
         gaps = _Gaps.of(known, self.batches[index])
         turns = _TURNS if index in self._sites else _FIRST_TURNS
         w, b = self._sites.get(index, (np.zeros(len(y)), np.zeros(len(y))))
@@ -218,7 +220,7 @@ class IncompleteFeatures:
 
 
 class _Gaps(NamedTuple):
-    """What is known about the missing entries of a batch, row by row: all that their sites do not change."""
+    """What determines the missing entries of a batch, row by row, apart from their sites."""
 
     weights: list[_Weights]
     pull: np.ndarray
@@ -233,7 +235,7 @@ class _Gaps(NamedTuple):
         return cls(weights, batch.of(known.pull), batch.pairs(known.imputation.precision))
 
     def filled(self, w: np.ndarray, b: np.ndarray) -> _Filled:
-        """The formulas of this module, at given sites."""
+        """The posterior of the missing entries at given sites, by the formulas of the module docstring."""
         precision, pull, n = self.precision, self.pull, len(self.weights)
         for u, w_k, b_k in zip(self.weights, _by_class(w, n), _by_class(b, n), strict=True):
             precision = precision + w_k[:, None, None] * u.second
@@ -245,7 +247,7 @@ class _Gaps(NamedTuple):
 
 
 def _moments(u: _Weights, values: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of the latent values of a class, missing entries having these means and covariances."""
+    """Mean and variance of the latent values of a class, given means and covariances of the missing entries."""
     shift = np.einsum("ij,ij->i", values, u.mean)
     v = u.v + 2 * np.einsum("ij,ij->i", values, u.cross) - shift**2
     v += np.einsum("ij,ijk,ik->i", values, u.second, values)
@@ -253,7 +255,7 @@ def _moments(u: _Weights, values: np.ndarray, V: np.ndarray) -> tuple[np.ndarray
 
 
 class FilledFeatures(NamedTuple):
-    """Rows whose missing entries are Gaussian, with covariances batch by batch (zeros where they are known)."""
+    """Rows whose missing entries are Gaussian, with covariances batch by batch (zero if the entries are drawn)."""
 
     base: Any
     batches: tuple[Batch, ...]
@@ -263,12 +265,12 @@ class FilledFeatures(NamedTuple):
 
     @property
     def values(self) -> np.ndarray:
-        """The filled columns."""
+        """The columns, with missing entries replaced by their means."""
         return np.asarray(self.base.phi[:, : self.n_columns], dtype=np.float64)
 
     @property
     def deviations(self) -> np.ndarray:
-        """The standard deviation of each entry; 0 for those that are there."""
+        """The standard deviation of each entry; 0 if it was observed."""
         sds = np.zeros((len(self.base.phi), self.n_columns))
         for batch, V in zip(self.batches, self.covariances, strict=True):
             sds[batch.rows[:, None], batch.columns] = np.sqrt(np.diagonal(V, axis1=1, axis2=2))
@@ -294,7 +296,7 @@ class FilledFeatures(NamedTuple):
         return Latent(mu, spread, leftover)
 
     def gather(self, w: np.ndarray, b: np.ndarray) -> tuple[Any, np.ndarray]:
-        """``(G, sums)`` and ``h``: the sums are those of the columns, their squares and the weights."""
+        """``(G, sums)`` and ``h``; the sums are those of the columns, of their products, and of the rows' weights."""
         G, h = self.base.gather(w, b)
         values = self.values
         totals = (self.weight @ values, (self.weight[:, None] * values).T @ values, self.weight.sum())
@@ -305,7 +307,7 @@ class FilledFeatures(NamedTuple):
         return (G, (totals[0], totals[1] + self._uncertain(self.weight), totals[2])), h
 
     def _uncertain(self, factor: np.ndarray) -> np.ndarray:
-        """The covariances of missing entries, summed over rows with a factor each: columns by columns."""
+        """The sum over rows of the covariances of missing entries, each times a factor: columns by columns."""
         d, total = self.n_columns, np.zeros((self.n_columns, self.n_columns))
         for batch, V in zip(self.batches, self.covariances, strict=True):
             flat = (batch.columns[:, :, None] * d + batch.columns[:, None, :]).ravel()
@@ -317,27 +319,27 @@ class FilledFeatures(NamedTuple):
         return self.base.at(weights)
 
     def cross(self, belief: Any) -> np.ndarray:
-        """Of rows that have no more than two classes."""
+        """For at most two classes."""
         return self.base.cross(belief)
 
     def shared(self, other: FilledFeatures, belief: Any) -> np.ndarray:
-        """The covariance of each latent value with that of the same row filled otherwise, entries being their means."""
+        """The covariance of each latent value with that of the same row in ``other``, with entries at their means."""
         moved, spread, parts = other.phi - self.phi, self.moments(belief).spread, class_parts(belief)
         features, n = _of_one_class(self.base), self.phi.shape[1]
         pairs = zip(_by_class(spread, len(parts)), parts, strict=True)
         return _joined([own + (moved * features.cross(part)[:, :n]).sum(axis=1) for own, part in pairs])
 
 
-# Classes: arrays have a column for each, if there are more than two --------------------------------------------------
+# Arrays have a column for each class, if there are more than two -----------------------------------------------------
 
 
 def _by_class(values: np.ndarray, n_classes: int) -> list[np.ndarray]:
-    """The columns of a matrix; a vector is that of every class."""
+    """The columns of a matrix; a vector is shared by all classes."""
     return [values] * n_classes if values.ndim == 1 else list(values.T)
 
 
 def _joined(of_classes: Any) -> np.ndarray:
-    """Columns from vectors, or the only one."""
+    """The vectors as columns, or the vector itself if there is only one."""
     return of_classes[0] if len(of_classes) == 1 else np.stack(of_classes, axis=1)
 
 
@@ -346,14 +348,14 @@ def _of_one_class(features: Any) -> Any:
 
 
 def _with_phi(features: Any, phi: np.ndarray) -> Any:
-    """The same features with other columns."""
+    """A copy with ``phi`` replaced."""
     if isinstance(features, ClasswiseFeatures):
         return features._replace(base=_with_phi(features.base, phi))
     return features._replace(phi=phi)
 
 
 def _column_moments(belief: Any, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mean, and the second moments, of the weights of the first columns."""
+    """The mean and the second moments of the weights of the first columns."""
     columns = slice(0, n_columns)
     mean = np.asarray(belief.core_mean[columns], dtype=np.float64)
     covariance = np.asarray(belief.core_covariance[columns, columns], dtype=np.float64)
@@ -361,7 +363,7 @@ def _column_moments(belief: Any, n_columns: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _added(G: Any, columns: np.ndarray) -> Any:
-    """``G`` with more between the first columns of its core."""
+    """``G`` with a matrix added to the block of the first columns of its core."""
     if isinstance(G, tuple):
         levels, core = G
         return levels, _added(core, columns)

@@ -1,4 +1,4 @@
-"""Rows of a Gaussian process seen through inducing points."""
+"""Rows of a Gaussian process with inducing points."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from ..kernels.blurred import blurred
 from ..validation import has_missing
 from .features import Features, LiftedView, View
 
-#: How far a belief's variances may exceed the prior's, in rounding errors of the rows, and at least.
+#: How far a belief's variances may exceed the prior's: in rounding errors of the rows, and as a least value.
 _ROUNDING, _LEAST_ROUNDING = 100, 1e-10
-#: The most that this may take from a variance.
+#: The largest error that this tolerance may cause in a variance.
 _LARGEST_LOSS = 1e-3
-#: The largest error of features, in units of the function's deviation, that rounding may leave.
+#: The largest rounding error allowed in features, in units of the function's standard deviation.
 _LARGEST_ERROR = 1e-3
 
 
 class UselessKernelError(NotPositiveDefiniteError):
-    """A kernel that gives points no covariance to speak of, whatever the rows."""
+    """A kernel whose covariance of the inducing points is not positive definite, whatever the rows."""
 
 
 class InducingRows(NamedTuple):
     r"""Whitened inducing points: :math:`\phi = L^{-1} k(Z, x)` with :math:`L L^T = k(Z, Z) + \mathrm{jitter}\, I`.
 
     The weights are :math:`u = L^{-1} f(Z)`, a priori standard normal whatever the kernel, and
-    :math:`k(x, x) - \phi^T \phi` is the variance of ``f(x)`` that the points leave over.
+    :math:`k(x, x) - \phi^T \phi` is the variance of ``f(x)`` that the points leave unexplained.
 
-    Where entries of ``x`` are missing, a Gaussian of them follows from the others, and ``k(Z, x)`` is its expectation:
-    ``f(x)`` and ``u`` keep the variances and covariances that they have before any label is seen, both the function and
-    what is missing being unknown.
+    Where entries of ``x`` are missing, the observed ones imply a Gaussian for them, and ``k(Z, x)`` is replaced by its
+    expectation under this Gaussian.  This preserves the prior variances and covariances of ``f(x)`` and ``u``, which
+    are taken over both the function and the missing entries.
     """
 
     kernel: Kernel
@@ -62,7 +62,7 @@ class InducingRows(NamedTuple):
 
     @classmethod
     def at(cls, kernel: Kernel, points: Array, rounding: float | None = None) -> InducingRows:
-        """Rows through the given points; the factor is found in float64, fit for the points' dtype."""
+        """Rows with the given points; the factor is computed in float64, with enough jitter for the points' dtype."""
         exact = as_float64(points)
         try:
             L, jitter = cholesky_jittered(kernel(exact, exact), rounding=rounding or precision_of(points))
@@ -74,11 +74,12 @@ class InducingRows(NamedTuple):
         return cls(kernel, points, inverse_lower(L), jitter)
 
     def seen_with(self, rounding: float) -> InducingRows:
-        r"""The same points for rows of less precision, with more jitter if that is needed.
+        r"""The same points for rows of lower precision, with more jitter if needed.
 
-        Covariances err by a share :math:`\epsilon` of themselves, and features by
-        :math:`\epsilon\, |k|\, |L^{-1}|`.  Where functions are so smooth that this is as large as what the
-        points leave over, variances would be rounding; jitter, which climbs by tens, holds :math:`L^{-1}` down.
+        Covariances have a relative error of :math:`\epsilon`, and features an error of
+        :math:`\epsilon\, |k|\, |L^{-1}|`.  If functions are so smooth that this is as large as the variance that the
+        points leave unexplained, variances would be mostly rounding error.  Jitter, raised in factors of ten, bounds
+        :math:`L^{-1}`.
         """
         rows, own = self, precision_of(self.points)
         while own < rounding and rounding * rows._loss > _LARGEST_ERROR:
@@ -88,7 +89,7 @@ class InducingRows(NamedTuple):
 
     @property
     def _loss(self) -> float:
-        """How many times larger the errors of features are than those of covariances, each as a share."""
+        """The factor by which the whitener amplifies relative errors of covariances into errors of features."""
         scale = float(np.sqrt(np.mean(to_numpy(self.kernel.diagonal(self.points)))))
         return scale * float(np.linalg.norm(to_numpy(self.whitener)))
 
@@ -106,9 +107,9 @@ class InducingRows(NamedTuple):
         return Features(phi, clipped_at_zero(as_float64(prior) - as_float64(row_squares(phi))))
 
     def leftover_root(self, X: Array) -> Array:
-        """A square root of the joint covariance that the points leave over, for draws at a few rows together.
+        """A square root of the joint covariance that the points leave unexplained, for joint draws at a few rows.
 
-        What is missing in a row is its own: such rows have nothing more in common with others.
+        For rows with missing entries, this remainder is treated as independent of all other rows.
         """
         if isinstance(X, np.ndarray) and has_missing(X):
             whole, root = ~np.isnan(X).any(axis=1), np.diag(np.sqrt(self.lift(X).leftover))
@@ -117,21 +118,21 @@ class InducingRows(NamedTuple):
             return root
         phi, K = self.lift(X).phi, self.kernel(X, X)
         xp = namespace(K)
-        own = self.kernel.diagonal(X) - xp.linalg.diagonal(K)  # a white kernel's share
+        own = self.kernel.diagonal(X) - xp.linalg.diagonal(K)  # the contribution of white noise
         covariance = as_float64(K - phi @ phi.T + own * xp.eye(len(own), dtype=K.dtype, device=device(K)))
-        values, vectors = xp.linalg.eigh(covariance)  # which looks at one triangle
-        # Where the points explain all there is, eigenvalues are rounding about zero.
+        values, vectors = xp.linalg.eigh(covariance)  # reads one triangle only
+        # Where the points explain everything, eigenvalues are rounding errors around zero.
         return vectors * xp.sqrt(clipped_at_zero(values))
 
     def view(self, belief: Belief, reference: Array) -> View:
         try:
             return KernelView.of(self, belief, reference)
-        except NotPositiveDefiniteError:  # draws may be wider than the prior here and there
+        except NotPositiveDefiniteError:  # averaged draws may be wider than the prior in some directions
             return LiftedView(self, belief.seen_by(reference))
 
 
 def covariances(kernel: Kernel, X: Array, points: Array, foretelling: Foretelling | None) -> tuple[Array, Array]:
-    """The kernel of rows with the points, and with themselves: expected ones, where entries of the rows are missing."""
+    """``k(X, Z)`` and ``k(x, x)``; where entries of the rows are missing, their expectations."""
     if foretelling is not None and isinstance(X, np.ndarray) and has_missing(X):
         averaged = blurred(kernel)
         assert averaged is not None
@@ -140,10 +141,10 @@ def covariances(kernel: Kernel, X: Array, points: Array, foretelling: Foretellin
 
 
 class KernelView(NamedTuple):
-    r"""Moments straight from :math:`k = k(Z, x)`: :math:`\mu = \alpha^T k` and :math:`v = k(x, x) - |T k|^2`.
+    r"""Moments computed directly from :math:`k = k(Z, x)`: :math:`\mu = \alpha^T k` and :math:`v = k(x, x) - |T k|^2`.
 
-    With :math:`\alpha = L^{-T} m` and :math:`T^T T = L^{-T} (I - S) L^{-1}`, what the prior has and the belief has
-    not.  ``T`` is lower triangular, so this is half the work of whitening first and taking the spread then.
+    Here :math:`\alpha = L^{-T} m`, and :math:`T^T T = L^{-T} (I - S) L^{-1}` is the reduction in variance from prior
+    to belief.  ``T`` is lower triangular, so this takes half the work of whitening and then computing the spread.
     """
 
     kernel: Kernel
@@ -154,7 +155,7 @@ class KernelView(NamedTuple):
 
     @classmethod
     def of(cls, rows: InducingRows, belief: Belief, reference: Array) -> KernelView:
-        """The view through a belief that is nowhere wider than the prior; otherwise `NotPositiveDefiniteError`."""
+        """The view under a belief that is nowhere wider than the prior; raises `NotPositiveDefiniteError` otherwise."""
         xp = namespace(belief.mean)
         identity = xp.eye(rows.n_weights, dtype=xp.float64, device=device(belief.mean))
         slack = max(_LEAST_ROUNDING, _ROUNDING * precision_of(reference))
@@ -162,8 +163,8 @@ class KernelView(NamedTuple):
             raise NotPositiveDefiniteError("the prior's variance is too large for what rounding would take from it")
         C = cholesky((1 + slack) * identity - belief.covariance)
         whitener = as_float64(rows.whitener)
-        # A QR factor with rows and columns in reverse is lower triangular.  In memory it is not in reverse, as after it
-        # was stored: BLAS may round otherwise there.
+        # Reversing the rows and columns of a QR factor makes it lower triangular.  The copy has the memory layout that
+        # it would have if loaded from a file: with another layout, BLAS may round differently.
         T = xp.asarray(xp.flip(xp.linalg.qr(xp.flip(C.T @ whitener, axis=1), mode="reduced").R), copy=True)
         points, coefficients = like(rows.points, reference), like(whitener.T @ belief.mean, reference)
         return cls(rows.kernel, points, coefficients, like(T, reference), rows.foretelling)
@@ -172,10 +173,10 @@ class KernelView(NamedTuple):
         return self.moments_from(*self.covariances(X))
 
     def covariances(self, X: Array) -> tuple[Array, Array]:
-        """The kernel of rows with the points, and with themselves."""
+        """``k(X, Z)`` and ``k(x, x)``."""
         return covariances(self.kernel, X, self.points, self.foretelling)
 
     def moments_from(self, K: Array, prior: Array) -> tuple[Array, Array]:
-        """Those of rows whose kernel with the points, and with themselves, is known."""
+        """Moments from ``K = k(X, Z)`` and the prior variances ``k(x, x)``."""
         gained = squares_through_lower(K, self.gained)
         return as_float64(K @ self.coefficients), clipped_at_zero(as_float64(prior) - as_float64(gained))

@@ -11,14 +11,14 @@ from ..arrays import Array, clipped, like, namespace
 from ..gaussian import Belief
 from .features import Features, LiftedView, View
 
-#: Columns this many spreads away are as far as matters; their squares stay finite in float32.
+#: Standardised values are clipped here; their squares stay finite in float32.
 _FAR = 1e15
 
 
 class LinearRows(NamedTuple):
-    r""":math:`\phi = ((x - c) / s, 1)`: columns about their centre, in units of their spread, and an intercept.
+    r""":math:`\phi = ((x - c) / s, 1)`: standardised columns and an intercept.
 
-    The weights then do not depend on the units of the columns; `to_user_units` undoes it.
+    The weights therefore do not depend on the units of the columns; `to_user_units` transforms them back.
     """
 
     center: Array
@@ -37,20 +37,20 @@ class LinearRows(NamedTuple):
     def lift(self, X: Array) -> Features:
         xp = namespace(X)
         scale = xp.clip(like(self.scale, X), xp.finfo(X.dtype).smallest_normal)  # in single precision it may be 0
-        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+        with np.errstate(over="ignore"):  # values that overflow are clipped
             phi = clipped((X - like(self.center, X)) / scale, -_FAR, _FAR)
         if self.intercept:
             phi = xp.concat([phi, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
         return Features(phi, xp.zeros(X.shape[0], dtype=xp.float64, device=device(X)))
 
     def leftover_root(self, X: Array) -> None:
-        """The weights explain everything."""
+        """None: the weights leave nothing unexplained."""
 
     def view(self, belief: Belief, reference: Array) -> View:
         return LiftedView(self, belief.seen_by(reference))
 
     def to_user_units(self, weights: Array) -> tuple[Array, Array]:
-        """Coefficients and intercept for the columns as given, from (draws of) weights in the last axis."""
+        """Coefficients and intercept for the original columns; the last axis of ``weights`` is that of weights."""
         coef = weights[..., : len(self.scale)] / self.scale
         intercept = weights[..., -1] if self.intercept else 0.0
         return coef, intercept - weights[..., : len(self.scale)] @ (self.center / self.scale)

@@ -1,7 +1,7 @@
-r"""Rows under many kernels at once: particles, each with weights and a kernel of its own.
+r"""Rows under many kernels at once: particles, each with its own weights and kernel.
 
-The features of `FourierRows` depend on the kernel, so every particle sees a row through other waves.  Arrays begin with
-an axis for particles; on the host these go one at a time through the cache, on a device all at once.
+The features of `FourierRows` depend on the kernel, so every particle maps a row to different waves.  The first axis of
+arrays is that of particles.  The host processes few particles at a time, to fit the cache, and a device all at once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..arrays import Array, as_float64, clipped, cos_sin, like, namespace, produ
 from ..kernels import RBF, Matern
 from .fourier import FAR, FourierRows, Term
 
-#: Memory for several particles at once, in bytes: on the host they should fit the cache.
+#: Memory, in bytes, for particles processed together: on the host, they should fit the cache.
 _HOST_BYTES, _DEVICE_BYTES = 2**21, 2**31
 
 
 class Cloud(NamedTuple):
     """Particles: ``weights`` (particle, weight, class), and the log-parameters ``theta`` of their kernels.
 
-    Where the kernel is held, ``theta`` has one row for all.
+    If the kernel is held fixed, ``theta`` has a single row.
     """
 
     weights: Array
@@ -34,7 +34,7 @@ class Cloud(NamedTuple):
         return self.weights.shape[0]
 
     def seen_by(self, reference: Array) -> Cloud:
-        """The same particles in the dtype, library and place of a block of rows."""
+        """The same particles in the dtype, library and device of a block of rows."""
         return Cloud(like(self.weights, reference), like(self.theta, reference))
 
     def part(self, which: slice) -> Cloud:
@@ -43,11 +43,11 @@ class Cloud(NamedTuple):
 
 
 class Lifted(NamedTuple):
-    """A block under several kernels: waves of height one (particle, weight, row), the heights they should have
-    (particle, weight, 1), and the columns in units of each term (particle, column, row).  Waves that are ``upright``
-    have phases.
+    """A block under several kernels: waves of amplitude one (particle, weight, row), their actual amplitudes
+    (particle, weight, 1), and the columns divided by the length-scales of each term (particle, column, row).
+    ``upright`` says that the waves have phases.
 
-    Rows come last: the waves of a frequency, and all cosines, lie side by side in memory.
+    Rows are the last axis, so the values of one wave are contiguous in memory, and so are all cosines.
     """
 
     waves: Array
@@ -57,26 +57,27 @@ class Lifted(NamedTuple):
 
 
 class ParticleRows:
-    r"""The features of `FourierRows` for any log-parameters, without their amplitudes.
+    r"""The features of `FourierRows` for any log-parameters, with waves and amplitudes kept apart.
 
-    With waves ``c``, ``s`` of height one, and amplitudes :math:`a = \sqrt{v / D}`, latent values are
-    :math:`f = \sum (c\, a\, u_c + s\, a\, u_s)`.  As ``f`` is linear in the weights, its slope in :math:`\log v` is
-    half of the term's part of ``f``, and a sum of slopes over rows half of :math:`\sum u\, \partial F / \partial u`:
-    no second visit to the rows.
+    With waves ``c``, ``s`` of amplitude one, and amplitudes :math:`a = \sqrt{v / D}`, latent values are
+    :math:`f = \sum (c\, a\, u_c + s\, a\, u_s)`.  Since ``f`` is linear in the weights, its derivative in
+    :math:`\log v` is half of the term's part of ``f``, and the derivative of a sum over rows is
+    :math:`\tfrac12 \sum u\, \partial F / \partial u`, which needs no second pass over the rows.
 
     **Phases.**  A pair of weights is one wave, :math:`c\, u_c + s\, u_s = r \cos(\alpha - \psi)` at the angle
-    :math:`\alpha`.  Its slope in the angle is :math:`-r \sin(\alpha - \psi)`: with waves that begin at these phases
-    sines weigh nothing, and are themselves the slopes.  Those in the weights are turned back when they are summed.
+    :math:`\alpha`.  Its derivative in the angle is :math:`-r \sin(\alpha - \psi)`.  If waves start at these phases,
+    the weights of sines are zero, and the sines serve as derivatives.  Gradients in the weights are rotated back after
+    they are summed.
     """
 
     def __init__(self, rows: FourierRows, reference: Array) -> None:
         self.rows, self._given, self._reference = rows.seen_by(reference), rows, reference
         self._parts, self._n_weights, self._widths = rows.parts(), rows.n_weights, []
-        self._center = like(rows.center, as_float64(reference))  # where the rows are: no batch should have to bring it
+        self._center = like(rows.center, as_float64(reference))  # on the device once, rather than with each batch
         halves = np.zeros((len(rows.kernel.theta), len(self._parts)))
         for which, (term, _) in enumerate(self._parts):
             halves[[factor.start for factor in term.variances], which] = 0.5
-            for factor in term.waves[:1]:  # where the length-scales of a term are in theta
+            for factor in term.waves[:1]:  # the position of a term's length-scales in theta
                 assert isinstance(factor.kernel, (RBF, Matern))
                 self._widths.append(slice(factor.start, factor.start + len(factor.kernel.theta)))
             if len(term.waves) > 1:
@@ -84,7 +85,7 @@ class ParticleRows:
                     f"Particles support one kernel with length-scales in each product, but {rows.kernel} multiplies "
                     f"two; replace them by one kernel, or use inference='cavi'."
                 )
-        # Logarithms of a term's amplitude by log-parameters, its height without them, and the term of each weight.
+        # The log-amplitude of each term as a linear map of theta, its constant factor, and the term of each weight.
         heights = [1 / math.sqrt(rows.n_frequencies if term.waves else 1) for term, _ in self._parts]
         self._of_terms = like(halves, reference), like(np.array(heights), reference)
         widths = [columns.stop - columns.start for _, columns in self._parts]
@@ -100,11 +101,11 @@ class ParticleRows:
         return ParticleView(ParticleRows(self._given, reference), belief.seen_by(reference))
 
     def lift(self, X: Array, theta: Array, phases: Array | None = None) -> Lifted:
-        """The waves of a block under the kernel of each particle, from the phases of `upright` on if they are given.
+        """The waves of a block under the kernel of each particle, starting at the phases of `upright` if given.
 
-        Rows that are wider than the particles are narrowed here, once they lie about the centre.
+        Rows of higher precision than the particles are converted here, after they have been centred.
         """
-        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+        with np.errstate(over="ignore"):  # values that overflow are clipped
             plain, X = like(X, theta), like(X - like(self._center, X), theta)
         xp, n = namespace(X), theta.shape[0]
         waves = xp.empty((n, self._n_weights, X.shape[0]), dtype=X.dtype, device=device(X))
@@ -114,11 +115,11 @@ class ParticleRows:
             if not term.waves:
                 part[...] = plain.T[None] if term.linear else 1.0
                 continue
-            with np.errstate(over="ignore"):  # what is too far for a number is clipped
+            with np.errstate(over="ignore"):  # values that overflow are clipped
                 A = clipped(xp.exp(-theta[:, next(widths)])[:, :, None] * X.T, -FAR, FAR)
             E = self.rows.frequencies[term.at][0]
             cos, sin = part[:, : E.shape[0]], part[:, E.shape[0] :]
-            angles = product_into(E, A, sin)  # they lie where their sines will be: no fresh memory
+            angles = product_into(E, A, sin)  # stored where the sines will be: no extra memory
             if phases is not None:
                 angles -= phases[:, columns][:, : E.shape[0]]
             cos_sin(angles, cos, sin)
@@ -126,9 +127,9 @@ class ParticleRows:
         return Lifted(waves, self.amplitudes(theta)[:, :, None], tuple(scaled), phases is not None)
 
     def upright(self, cloud: Cloud) -> tuple[Cloud, Array | None]:
-        """Particles in waves of their own phases, where weights of sines are zero, and these phases, at the cosines.
+        """Particles with waves at their own phases, so that weights of sines are zero; and the phases, at the cosines.
 
-        None, and particles as they are, where several classes or particles share waves.
+        The unchanged particles and None, if several classes or particles share waves.
         """
         if cloud.weights.shape[2] > 1 or cloud.theta.shape[0] < cloud.n_particles:
             return cloud, None
@@ -141,7 +142,7 @@ class ParticleRows:
         return Cloud(weights, cloud.theta), phases
 
     def turned_back(self, in_weights: Array, phases: Array | None) -> Array:
-        """Slopes in the weights of waves as they are, from those of waves with phases."""
+        """Gradients in the original weights, from those in the weights of waves with phases."""
         if phases is None:
             return in_weights
         xp, turned = namespace(in_weights), in_weights + 0.0
@@ -153,12 +154,12 @@ class ParticleRows:
 
     @property
     def _pairs(self) -> list[tuple[slice, slice]]:
-        """Where the weights of cosines and of sines are, term by term."""
+        """The positions of the weights of cosines and of sines, term by term."""
         middles = [(at, (at.start + at.stop) // 2) for term, at in self._parts if term.waves]
         return [(slice(at.start, middle), slice(middle, at.stop)) for at, middle in middles]
 
     def amplitudes(self, theta: Array) -> Array:
-        """Of each weight's feature, particle by weight."""
+        """The amplitude of each weight's feature: (particle, weight)."""
         xp, (halves, heights) = namespace(theta), self._of_terms
         return xp.take(xp.exp(theta @ halves) * heights, self._term_of_weight, axis=1)
 
@@ -167,16 +168,16 @@ class ParticleRows:
         return _times(_turned(lifted.waves), lifted.heights * cloud.weights)
 
     def pullback(self, lifted: Lifted, cloud: Cloud, g: Array) -> tuple[Array, Array]:
-        r"""Slopes in weights and in ``theta``, of sums over rows with slopes ``g`` in their latent values.
+        r"""Gradients of a sum over rows in the weights and in ``theta``, given those in the latent values, ``g``.
 
-        :math:`\partial F/\partial u = a \sum_i \phi_i g_i` (waves :math:`\phi`); in the angle of a wave
+        :math:`\partial F/\partial u = a \sum_i \phi_i g_i` (waves :math:`\phi`); in the angle of a wave,
         :math:`t = g\, a\, (c\, u_s - s\, u_c)`; and in :math:`\log \ell_c`, :math:`-\sum_i x_{ic} / \ell_c\,
         (\sum_j t_{ij} e_{jc})`.
         """
         xp, (waves, heights, scaled, upright) = namespace(g), lifted
         in_weights = heights * _times(waves, g)
         in_theta, of_terms = xp.zeros_like(cloud.theta), zip(scaled, self._widths, strict=True)
-        if cloud.theta.shape[0] < cloud.n_particles:  # the kernel is held
+        if cloud.theta.shape[0] < cloud.n_particles:  # the kernel is held fixed
             return in_weights, in_theta
         half, seen = 0.5 * xp.sum(cloud.weights * in_weights, axis=2), heights * cloud.weights
         for term, columns in self._parts:
@@ -199,7 +200,7 @@ class ParticleRows:
             other *= s
             turned -= other
             return -xp.sum(A * (E.T @ turned), axis=2)
-        # A row's slope is a factor of all its angles, and may wait until they are summed.
+        # The row's derivative ``g`` is a common factor of its angles, so it is applied after summing over them.
         if upright:
             return ((A * ((E.T * _turned(weights[:, :D])) @ s)) @ g)[:, :, 0]
         turned = c * weights[:, D:]
@@ -207,13 +208,13 @@ class ParticleRows:
         return -((A * (E.T @ turned)) @ g)[:, :, 0]
 
     def together(self, cloud: Cloud, n_rows: int) -> int:
-        """How many particles to take at once."""
+        """How many particles to process at once."""
         bytes_at_once = _HOST_BYTES if isinstance(self._reference, np.ndarray) else _DEVICE_BYTES
         each = 4 * n_rows * self._n_weights * self._reference.itemsize
         return max(1, min(cloud.n_particles, bytes_at_once // each))
 
     def each(self, cloud: Cloud, n_rows: int) -> list[slice]:
-        """The particles, as many at once as should be."""
+        """Slices of particles to process at once."""
         if cloud.theta.shape[0] == 1:
             return [slice(0, cloud.n_particles)]
         size = self.together(cloud, n_rows)
@@ -221,7 +222,7 @@ class ParticleRows:
 
 
 class ParticleView(NamedTuple):
-    """Mean and variance, over particles, of the latent values of rows."""
+    """Means and variances of latent values over particles."""
 
     rows: ParticleRows
     cloud: Cloud
@@ -247,7 +248,7 @@ def _turned(A: Array) -> Array:
 
 
 def _times(A: Array, B: Array) -> Array:
-    """``A @ B``, particle by particle; where all share ``A``, as one product with all of ``B`` side by side."""
+    """``A @ B``, particle by particle; if all share one ``A``, as a single product with all of ``B`` side by side."""
     if A.shape[0] == B.shape[0]:
         return A @ B
     xp = namespace(B)

@@ -1,10 +1,10 @@
-r"""Rows of a linear model with more columns than rows, by the directions in which the rows lie.
+r"""Rows of a linear model with more columns than rows, projected onto the space that the training rows span.
 
-Under a prior :math:`u \sim N(0, \sigma^2 I)`, which has no direction of its own, all that ``n`` rows can say of ``d >
-n`` weights is what they say of :math:`V^T u`, the columns of ``V`` being an orthonormal basis of the space of the
-rows.  The prior of these is :math:`N(0, \sigma^2 I)` again, and all other directions keep theirs: so the algebra is
-that of at most ``n`` weights.  A row to come has a part outside, which the weights leave over: :math:`\sigma^2
-(|\phi|^2 - |V^T \phi|^2)`.
+Under the isotropic prior :math:`u \sim N(0, \sigma^2 I)`, ``n`` rows are informative about ``d > n`` weights only
+through :math:`V^T u`, where the columns of ``V`` are an orthonormal basis of the row space.  The prior of
+:math:`V^T u` is again :math:`N(0, \sigma^2 I)`, and in all other directions the posterior equals the prior, so at most
+``n`` weights need to be inferred.  The component of a new row outside this space adds the variance
+:math:`\sigma^2 (|\phi|^2 - |V^T \phi|^2)`, which the weights leave unexplained.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..gaussian import Belief
 from .features import Features, LiftedView, View
 from .linear import LinearRows
 
-#: Directions of less than this share of the longest are rounding.
+#: Directions whose squared length is below this share of the largest are rounding errors.
 _FLAT = 1e-12
 
 
 class ReducedRows(NamedTuple):
-    """Columns of ``columns`` through a ``basis`` (columns by directions), and an intercept.
+    """The columns of ``columns`` projected onto a ``basis`` (columns by directions), and an intercept.
 
-    ``variance`` is that of the weights, or of those of each class, once it is known: until then rows are those of the
-    basis, with nothing outside.
+    ``variance`` is the prior variance of the weights (of each class, if there are several) once it is known.  Until
+    then it is zero, and the component of a row outside the basis is ignored.
     """
 
     columns: LinearRows
@@ -36,7 +36,7 @@ class ReducedRows(NamedTuple):
 
     @classmethod
     def of(cls, columns: LinearRows, X: np.ndarray) -> ReducedRows:
-        """The directions of the rows of ``X``, by the products of all pairs of them."""
+        """Rows with a basis of the space spanned by the rows of ``X``, computed from their Gram matrix."""
         phi = as_float64(columns._replace(intercept=False).lift(X).phi)
         squares, directions = np.linalg.eigh(phi @ phi.T)
         kept = squares > _FLAT * max(squares[-1], 1e-300)
@@ -57,7 +57,7 @@ class ReducedRows(NamedTuple):
         if np.any(self.variance):
             outside = as_float64(row_squares(phi[:, :d])) - as_float64(row_squares(inside))
             added = np.multiply.outer(clipped_at_zero(outside), self.variance)
-            leftover = (leftover + added.T).T  # by row, or by row and class
+            leftover = (leftover + added.T).T  # one for each row, or for each row and class
         return Features(np.concatenate([inside, phi[:, d:]], axis=1), leftover)
 
     def leftover_root(self, X: Any) -> np.ndarray | None:
@@ -68,21 +68,21 @@ class ReducedRows(NamedTuple):
         return np.multiply.outer(outside, np.sqrt(self.variance))
 
     def of_class(self, index: int) -> ReducedRows:
-        """The rows as the weights of one class see them."""
+        """The rows with the variance of one class."""
         return self if np.ndim(self.variance) == 0 else self._replace(variance=float(self.variance[index]))
 
     def view(self, belief: Belief, reference: np.ndarray) -> View:
         return LiftedView(self, belief.seen_by(reference))
 
     def moments_in(self, mean: np.ndarray, covariance: np.ndarray, direction: np.ndarray) -> tuple[float, float]:
-        """Mean and variance of one combination of the columns' weights and the intercept."""
+        """Mean and variance of a linear combination of the columns' weights and the intercept."""
         d = self.basis.shape[0]
         inside = np.append(direction[:d] @ self.basis, direction[d:])
         outside = direction[:d] @ direction[:d] - inside[: self.basis.shape[1]] @ inside[: self.basis.shape[1]]
         return float(inside @ mean), float(inside @ covariance @ inside + self.variance * max(outside, 0.0))
 
     def weights_of_columns(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of the weights of the columns themselves."""
+        """Means and variances of the weights of the original columns."""
         r = self.basis.shape[1]
         inside = row_squares(self.basis)
         spread = np.einsum("ij,ij->i", self.basis @ covariance[:r, :r], self.basis)

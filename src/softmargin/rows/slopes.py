@@ -1,4 +1,4 @@
-r"""How sums over rows answer to the kernel and to the inducing points, the belief being held."""
+r"""Gradients of sums over rows in the kernel's log-parameters and in the inducing points, at a fixed belief."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .inducing import InducingRows
 
 
 class Slopes(NamedTuple):
-    """Slopes of a sum over rows: in ``theta`` and in the points through the rows themselves, and through the whitener.
+    """Gradient of a sum over rows: in ``theta`` and the points via ``k(X, Z)``, and ``H``, the part via the whitener.
 
-    Slopes of blocks add up; `in_theta` and `in_points` then fold in ``H``, once.
+    These can be summed over blocks; afterwards, `in_theta` and `in_points` add the part that comes from ``H``, once.
     """
 
     theta: np.ndarray
@@ -26,11 +26,11 @@ class Slopes(NamedTuple):
 def bound_slopes(
     rows: InducingRows, X: Array, phi: Array, belief: Belief | ClassBelief, w: Array, b: Array, points: bool = False
 ) -> Slopes:
-    r"""Slopes of :math:`\sum_i l_i` at a fixed belief, from each row's features and (weighted) site.
+    r"""The gradient of :math:`\sum_i l_i` at a fixed belief, from each row's features and (weighted) site.
 
     With :math:`\partial l/\partial\mu = b - w\mu` and :math:`\partial l/\partial v = -w/2`,
     :math:`\partial F/\partial\phi_i = (b_i - w_i \mu_i) m - w_i (S - I) \phi_i` and
-    :math:`\partial F/\partial k_{ii} = -w_i / 2`; for many classes, the sums of these over classes.
+    :math:`\partial F/\partial k_{ii} = -w_i / 2`; with more than two classes, both are summed over classes.
     """
     xp = namespace(X)
     if isinstance(belief, ClassBelief):
@@ -42,7 +42,7 @@ def bound_slopes(
 
 
 def _in_features(phi: Array, belief: Belief, w: Array, b: Array) -> Array:
-    """Slopes in the features of each row."""
+    """The gradient in the features of each row."""
     m, w, b = like(belief.mean, phi), like(w, phi), like(b, phi)
     gained = namespace(phi).eye(len(m), dtype=phi.dtype, device=device(phi)) - like(belief.covariance, phi)
     dphi = phi @ gained
@@ -52,10 +52,10 @@ def _in_features(phi: Array, belief: Belief, w: Array, b: Array) -> Array:
 
 
 def pullback(rows: InducingRows, X: Array, phi: Array, dphi: Array, dk: Array, points: bool = False) -> Slopes:
-    r"""Slopes given those in ``phi`` (row by weight) and in ``k(x, x)``; those in the points only if asked for.
+    r"""Propagates gradients in ``phi`` (row by weight) and ``k(x, x)`` to ``theta``, and to the points if requested.
 
     :math:`\partial F/\partial k(Z, x_i) = L^{-T} \partial F/\partial\phi_i`, and
-    :math:`H = \sum_i \partial F/\partial\phi_i\, \phi_i^T` is all that the factor ``L`` needs.
+    :math:`H = \sum_i \partial F/\partial\phi_i\, \phi_i^T` is all that is needed for the gradient in ``L``.
     """
     Z = like(rows.points, X)
     dK = dphi @ like(rows.whitener, X)
@@ -67,23 +67,23 @@ def pullback(rows: InducingRows, X: Array, phi: Array, dphi: Array, dk: Array, p
 
 
 def in_theta(rows: InducingRows, slopes: Slopes) -> np.ndarray:
-    """All slopes in ``theta``: those of the rows, and those through the whitener."""
+    """The full gradient in ``theta``, including the part via the whitener."""
     Z = to_numpy(rows.points).astype(float)
     return slopes.theta + rows.kernel.pullback(Z, Z, _in_covariance(rows, slopes.H))
 
 
 def in_points(rows: InducingRows, slopes: Slopes) -> np.ndarray:
-    """All slopes in the points, which the covariance of the points meets on either side."""
+    """The full gradient in the points; both arguments of their covariance depend on them, hence the factor 2."""
     Z = to_numpy(rows.points).astype(float)
     return slopes.points + 2 * to_numpy(rows.kernel.pullback_inputs(Z, Z, _in_covariance(rows, slopes.H)))
 
 
 def _in_covariance(rows: InducingRows, H: np.ndarray) -> np.ndarray:
-    r"""Slopes in :math:`K_{ZZ} = L L^T`, symmetric, from those through :math:`\phi = L^{-1} k`.
+    r"""The symmetric gradient in :math:`K_{ZZ} = L L^T`, from that via :math:`\phi = L^{-1} k`.
 
-    :math:`\bar L = -\mathrm{tril}(L^{-T} H)`; with :math:`\Phi` the lower triangle, its diagonal halved,
+    :math:`\bar L = -\mathrm{tril}(L^{-T} H)`; with :math:`\Phi` the lower triangle with half the diagonal,
     :math:`\bar K = L^{-T} \Phi(L^T \bar L) L^{-1}`, symmetrised.
-    The jitter is a fixed share of the trace, and moves with it.
+    The jitter is a fixed share of the trace, so its own gradient is included.
     """
     Linv = to_numpy(rows.whitener)
     L = inverse_lower(Linv)
