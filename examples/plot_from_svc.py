@@ -2,12 +2,12 @@
 Coming from SVC(probability=True)
 =================================
 
-**The question.** ``SVC(probability=True)`` is on its way out of scikit-learn, which names
-``CalibratedClassifierCV(SVC(), ensemble=False)`` in its place. Here is a third way. What changes in the code, what in
-the picture, and are the probabilities any better?
+**The question.** scikit-learn is phasing out ``SVC(probability=True)`` and recommends
+``CalibratedClassifierCV(SVC(), ensemble=False)`` instead. ``BayesianSVC`` is a third option. What changes in the code
+and in the picture, and are the probabilities any better?
 
-**The data.** 532 women of Pima heritage near Phoenix, tested for diabetes (``Pima.tr`` and ``Pima.te`` in R's package
-*MASS*). For the picture two columns, glucose and body mass index; for the comparison all seven.
+**The data.** 532 women of Pima heritage near Phoenix, tested for diabetes (``Pima.tr`` and ``Pima.te`` in the R package
+*MASS*). The picture uses two columns, glucose and body mass index; the comparison uses all seven.
 """
 
 import matplotlib.pyplot as plt
@@ -38,9 +38,8 @@ print(f"{len(X)} women, {(y == 'Yes').mean():.0%} with diabetes; columns: {', '.
 # %%
 # The code
 # --------
-# The old machine needs a scaler before it and a cross-validation behind it. The new one needs neither: it works in
-# units of each column's spread, tunes its kernel, and takes its probabilities from leave-one-out moments of the one
-# fit.
+# The SVC needs a scaler before it and cross-validation after it. ``BayesianSVC`` needs neither: it works in units of
+# each column's spread, tunes its kernel, and derives its probabilities from the leave-one-out moments of a single fit.
 calibrated = make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), ensemble=False))
 bayesian = BayesianSVC(random_state=0)
 
@@ -54,12 +53,12 @@ for ax, model, name in zip(axes, (bayesian, calibrated), ("BayesianSVC", "calibr
     ax.set_title(name)
 
 # %%
-# Both have about the same boundary where the women are. Further out a probability near one half can mean two things:
-# that women like this one are as often ill as not, or that there are none like her. A calibrated SVC cannot tell them
-# apart. The Bayesian one can: on the left, grey is where its latent variance is that of the prior, and
-# ``mutual_information`` is what a label would teach it.
+# Both have about the same boundary where there are data. Further out, a probability near one half can mean two things:
+# women like this one are ill about as often as not, or the data contain none like her. A calibrated SVC cannot tell the
+# two apart. The Bayesian one can: in the left panel, grey marks where its latent variance equals that of the prior, and
+# ``mutual_information`` is how much a label would teach it.
 places = pd.DataFrame(
-    {"glucose": [142.0, 320.0], "body mass index": [38.0, 95.0]}, index=["in the midst", "nobody there"]
+    {"glucose": [142.0, 320.0], "body mass index": [38.0, 95.0]}, index=["amid the data", "far from them"]
 )
 answers = {
     "calibrated SVC": calibrated.predict_proba(places)[:, 1],
@@ -71,7 +70,7 @@ print(places.assign(**answers).round(2).to_string())
 # %%
 # The comparison
 # --------------
-# All seven columns, default settings on either side, ten-fold cross-validation, three times over.
+# All seven columns, default settings for both, ten-fold cross-validation repeated three times.
 N_REPEATS, is_ill = 3, (y == "Yes").to_numpy()
 MODELS = {"BayesianSVC": bayesian, "calibrated SVC": calibrated}
 proba = {name: np.empty((N_REPEATS, len(y))) for name in MODELS}
@@ -87,22 +86,20 @@ for name, values in loss.items():
     print(f"{name:<15} log loss {values.mean():.4f}, error {np.mean((proba[name] > 0.5) != is_ill):.3f}")
 difference = loss["calibrated SVC"] - loss["BayesianSVC"]
 low, high = np.quantile(difference[drawn].mean(axis=1), [0.025, 0.975])
-print(
-    f"difference {difference.mean():.4f}, with 95 % confidence between {low:.4f} and {high:.4f} (a bootstrap of women)"
-)
+print(f"difference {difference.mean():.4f}, 95 % interval from {low:.4f} to {high:.4f} (a bootstrap over women)")
 
 # %%
-# Whether probabilities come true, in the first of the three repetitions:
+# Reliability diagrams for the first of the three repetitions:
 figure, axes = plt.subplots(1, 2, figsize=(9, 5), layout="constrained")
 for ax, name in zip(axes, MODELS, strict=True):
     ReliabilityDisplay.from_predictions(is_ill, proba[name][0], name=name, ax=ax)
 plt.show()
 
 # %%
-# **What to read from it.** The same two lines of code, one fit in place of six, and a surface that knows where it knows
-# nothing. On this table the probabilities are better too, by a difference that the women of another sample would hardly
-# turn around.
+# **What to read from it.** The same two lines of code, one fit instead of six, and a surface that shows where the model
+# knows nothing. On this table the probabilities are better too, by a margin that another sample of women would hardly
+# reverse.
 #
-# **What it does not show.** It is one table, with default settings on either side; ``softmargin demo`` compares five,
-# and on some a calibrated SVC is as good. And with so few women in each bin, no curve of either machine leaves the
-# diagonal for certain: calibration needs thousands of rows to be seen.
+# **What it does not show.** This is one table, with default settings for both. ``softmargin demo`` compares five
+# tables, and on some of them a calibrated SVC is as good. And with so few women per bin, neither curve clearly departs
+# from the diagonal: it takes thousands of rows to assess calibration.

@@ -1,12 +1,12 @@
 """
-A network that notices what it has not learned
-==============================================
+A network that detects unknown classes and rotated images
+=========================================================
 
-**The question.** A trained network gives every image one of the classes that it knows, and often surely. Can it be
-taught after the fact to notice digits it was never shown, and images turned on their side?
+**The question.** A trained network assigns every image to one of the classes it knows, often with high confidence. Can
+it be made, after training, to detect digits it was never shown, and images turned on their side?
 
 **The data.** The 1,797 handwritten digits that come with scikit-learn, 8 by 8 pixels. The network is trained on digits
-0 to 7. Eights and nines are kept away from it: they are the unknown. The others are split at random into images for
+0 to 7. Eights and nines are withheld: they are the unknown classes. The others are split at random into images for
 training, for calibration and for the test.
 """
 
@@ -33,19 +33,19 @@ print(f"{len(unknown)} of unknown digits")
 
 
 def turned(images, angle):
-    """Images about their centre, by degrees."""
+    """Images rotated about their centre, by an angle in degrees."""
     return np.stack([rotate(image.reshape(8, 8), angle, reshape=False, order=1).ravel() for image in images])
 
 
 # %%
 # The network
 # -----------
-# A small convolutional network and an ordinary training loop. Three of them, for three seeds: what one network happens
-# to do proves little.
+# A small convolutional network and an ordinary training loop. It is trained with three seeds: the behaviour of a single
+# network proves little.
 
 
 def trained(seed):
-    """A network after twenty epochs."""
+    """A network trained for twenty epochs."""
     torch.manual_seed(seed)
     network = nn.Sequential(
         *(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU()),
@@ -65,12 +65,12 @@ def trained(seed):
 # %%
 # The head
 # --------
-# One line puts a Bayesian head in place of the last layer; nothing is trained again. Its probabilities are calibrated
-# on images that the network has not seen.
+# One line replaces the last layer by a Bayesian head; nothing is retrained. The probabilities of the head are
+# calibrated on images that the network has not seen.
 
 
 def with_head(network):
-    """The same network with another last layer."""
+    """The same network with a Bayesian last layer."""
     rows, others = (
         [(torch.from_numpy(digits[part]), torch.from_numpy(labels[part]))] for part in (training, calibration)
     )
@@ -82,13 +82,13 @@ hybrids = [with_head(network) for network in networks]
 
 
 def softmax(network, images):
-    """What the network says by itself."""
+    """The network's own probabilities."""
     with torch.no_grad():
         return torch.softmax(network(torch.from_numpy(images)), 1).numpy()
 
 
 def softmax_entropy(network, images):
-    """How open the label is to it."""
+    """The entropy of these probabilities."""
     p = softmax(network, images)
     return -(p * np.log(np.maximum(p, 1e-30))).sum(axis=1)
 
@@ -98,13 +98,13 @@ print("accuracy on known digits, softmax:", np.round(accuracy, 3), end="; ")
 print("with the head:", np.round([hybrid.score(digits[test], labels[test]) for hybrid in hybrids], 3))
 
 # %%
-# Who notices?
-# ------------
-# The measure of the softmax is the entropy of its probabilities; that of the head is the variation ratio: how likely it
-# is that another class than the favourite would win, if the function were known. An area of 1 means that every strange
-# image stands out, and one of a half that none does.
+# Which one notices?
+# ------------------
+# The softmax is scored by the entropy of its probabilities. The head is scored by the variation ratio: how likely it is
+# that a class other than the predicted one would win if the function were known. An area under the ROC curve of 1 means
+# that every strange image stands out, and one of a half that they do not stand out at all.
 doubts = {"softmax, entropy": (softmax_entropy, networks), "head, variation ratio": (variation_ratio, hybrids)}
-strange = {"unknown digits": unknown, "turned by 90 degrees": turned(digits[test], 90)}
+strange = {"unknown digits": unknown, "rotated by 90 degrees": turned(digits[test], 90)}
 for kind, images in strange.items():
     for name, (doubt, models) in doubts.items():
         of_kind = np.repeat([0, 1], [len(test), len(images)])
@@ -114,9 +114,9 @@ for kind, images in strange.items():
 # %%
 # The picture
 # -----------
-# The first network of the three. Left and middle, how many strange images are noticed for how many false alarms. Right,
-# all test images, turned step by step: the share that is classified correctly, and the mean of each measure in units of
-# what it is for unknown digits.
+# The first of the three networks. Left and middle: strange images detected against false alarms. Right: all test
+# images, rotated step by step, with the share classified correctly and the mean of each score relative to its mean on
+# unknown digits.
 angles = np.arange(0, 181, 15)
 steps = [turned(digits[test], angle) for angle in angles]
 figure, axes = plt.subplots(1, 3, figsize=(11.5, 4), layout="constrained")
@@ -129,21 +129,21 @@ axes[2].plot(angles, right, color="#2b2b2b", linestyle=":", label="classified co
 for (name, (doubt, models)), colour in zip(doubts.items(), ("#3b7fb8", "#e07b39"), strict=True):
     level = doubt(models[0], unknown).mean()
     axes[2].plot(angles, [doubt(models[0], images).mean() / level for images in steps], color=colour, label=name)
-axes[2].set(xlabel="degrees", xticks=angles[::3], title="step by step", ylim=(0, 1.4))
+axes[2].set(xlabel="degrees", xticks=angles[::3], title="rotated step by step", ylim=(0, 1.4))
 axes[2].spines[["top", "right"]].set_visible(False)
 axes[2].legend(frameon=False, fontsize="small", loc="upper center")
 plt.show()
 
 # %%
-favourite = softmax(networks[0], strange["turned by 90 degrees"]).argmax(axis=1)
+favourite = softmax(networks[0], strange["rotated by 90 degrees"]).argmax(axis=1)
 share = np.bincount(favourite, minlength=8).max() / len(test)
-print(f"turned by 90 degrees, {share:.0%} of all images are called a {np.bincount(favourite).argmax()}")
+print(f"rotated by 90 degrees, {share:.0%} of all images are classified as a {np.bincount(favourite).argmax()}")
 
 # %%
-# **What to read from it.** Unknown digits stand out either way, and the head costs no accuracy. Images on their side
-# are another matter: to this network nearly all of them are the same digit, and the softmax is as sure of it as of
-# anything, or surer. The head ranks most of them above ordinary images.
+# **What to read from it.** Unknown digits stand out with either score, and the head costs no accuracy. Images on their
+# side are another matter: this network takes nearly all of them for the same digit, and the softmax is at least as
+# confident of that as of anything else. The head gives most of them a higher score than ordinary images.
 #
-# **What it does not show.** That all strange images are noticed: on the right, the doubt of the head at 90 degrees is
-# small too, if larger than that of ordinary images. A head sees an image only through the features of its network, and
-# what these do not tell apart no head can.
+# **What it does not show.** That all strange images are detected: in the right panel, the score of the head at 90
+# degrees is small too, though larger than for ordinary images. A head sees an image only through the features of its
+# network, and cannot separate what these do not.

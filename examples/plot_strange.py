@@ -1,12 +1,12 @@
 """
-Rows unlike all others: one species of penguin
-==============================================
+Novelty detection: one species of penguin
+=========================================
 
-**The question.** A model has seen one species only. Can it tell that a bird is of another one, at a rate of false
-alarms that was fixed beforehand?
+**The question.** A model has seen only one species. Can it detect birds of other species, at a false alarm rate fixed
+in advance?
 
-**The data.** The Palmer penguins (CC0), 342 birds with four measures each. A hundred of the 151 Adelie penguins are all
-that is fitted.
+**The data.** The Palmer penguins (CC0), 342 birds with four measurements each. The model is fitted to a hundred of the
+151 Adelie penguins, and to no other birds.
 """
 
 from pathlib import Path
@@ -26,8 +26,8 @@ usual, new, others = adelie[:100], adelie[100:], birds[birds["species"] != "Adel
 # %%
 # The fit
 # -------
-# One bird in twenty of the same species may give a false alarm. The threshold comes from the hundred birds of the fit,
-# each as the belief sees it without that bird, so that none has to be held back.
+# One bird in twenty of the same species may raise a false alarm. The threshold comes from the leave-one-out scores of
+# the hundred training birds, so none has to be held out.
 model = BayesianOneClassSVM(false_alarm_rate=0.05, random_state=0).fit(usual[MEASURES])
 for name, rows in (("new Adelie", new), *others.groupby("species")):
     alarms = model.predict(rows[MEASURES]) < 0
@@ -36,7 +36,7 @@ for name, rows in (("new Adelie", new), *others.groupby("species")):
 # %%
 # The picture
 # -----------
-# On two of the measures: the p-value of every place, the birds of the fit (dots), new ones of the same species
+# On two of the measurements: the p-value at every point, the training birds (dots), new birds of the same species
 # (circles) and of others (crosses). The line is the threshold.
 PAIR = MEASURES[:2]
 flat = BayesianOneClassSVM(false_alarm_rate=0.05, random_state=0).fit(usual[PAIR])
@@ -46,19 +46,20 @@ places = pd.DataFrame({PAIR[0]: x.ravel(), PAIR[1]: y.ravel()})
 figure, ax = plt.subplots(figsize=(7, 4.6), layout="constrained")
 surface = ax.pcolormesh(x, y, flat.p_value(places).reshape(x.shape), cmap="Blues", vmin=0, vmax=1, rasterized=True)
 ax.contour(x, y, flat.decision_function(places).reshape(x.shape), levels=[0], colors="black", linewidths=1)
-ax.scatter(*usual[PAIR].to_numpy().T, s=8, color="black", label="Adelie, fitted")
+ax.scatter(*usual[PAIR].to_numpy().T, s=8, color="black", label="Adelie, training")
 ax.scatter(*new[PAIR].to_numpy().T, s=24, facecolors="none", edgecolors="black", label="Adelie, new")
 for (name, rows), colour in zip(others.groupby("species"), ("tab:orange", "tab:red"), strict=True):
     ax.scatter(*rows[PAIR].to_numpy().T, s=14, marker="x", linewidths=0.8, color=colour, label=name)
 ax.set(xlabel="bill length (mm)", ylabel="bill depth (mm)")
 ax.legend(loc="lower right", fontsize=8)
-figure.colorbar(surface, label="share of Adelie penguins at least as strange")
+figure.colorbar(surface, label="share of Adelie penguins at least as unusual")
 plt.show()
 
 # %%
-# **What to read from it.** Nearly all birds of the other species are noticed, though none had been seen, and about as
-# many of the same species as was asked for.
+# **What to read from it.** Nearly all birds of the other species are detected, though the model has seen none of them,
+# and the false alarm rate is consistent with the one requested.
 #
 # **What it does not show.** Fifty-one new birds say little about a rate of one in twenty; 41 tables say more, in
-# :doc:`the benchmarks </benchmarks/choices>`. Species that differ in these measures are easy: strange rows that lie
-# amidst usual ones are found by nobody, and a classifier that has seen both species does better than any of this.
+# :doc:`the benchmarks </benchmarks/choices>`. Species that differ in these measurements are easy. No method detects
+# unusual rows that lie among ordinary ones, and a classifier that has seen both species does better than any novelty
+# detector.

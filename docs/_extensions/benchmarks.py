@@ -1,7 +1,7 @@
 """Directives that make pages of what benchmark scripts claim and print: no figure on them is typed by hand.
 
 ``{benchmark} NAME`` shows the docstring of ``benchmarks/NAME.py``, the line of JSON that ends each of its kept results
-(measured, promised, and whether it held), its pictures, and everything that it printed.  ``{benchmark-index}`` is a
+(measured, target, and whether it was met), its pictures, and everything that it printed.  ``{benchmark-index}`` is a
 table of all of them.
 """
 
@@ -94,19 +94,19 @@ def _printed(result: Result) -> list[nodes.Node]:
             content.append(nodes.literal_block(block, block, language="none"))
         else:
             content.append(nodes.paragraph("", block))
-    return _folded(f"Everything it printed ({len(result.lines)} lines)", content, len(result.lines) > _MANY_LINES)
+    return _folded(f"Full output ({len(result.lines)} lines)", content, len(result.lines) > _MANY_LINES)
 
 
 def _figures(result: Result) -> list[nodes.Node]:
     found = list(figures(result.value))
     targets = [promised(result.target, path) for path, _ in found]
-    rows: list[list[Any]] = [["", "measured", "promised"]]
+    rows: list[list[Any]] = [["", "measured", "target"]]
     for (path, value), target in zip(found, targets, strict=True):
         measured = _verdict(value) if path[-1:] in {("ok",), ("met",)} else text(value)
         rows.append([" / ".join(path), measured, "" if target is None else text(target)])
     if all(target is None for target in targets):
         rows = [row[:2] for row in rows]
-    return _folded(f"The figures ({len(found)})", [_table(rows, ["figures"])], len(found) > _MANY_FIGURES)
+    return _folded(f"All figures ({len(found)})", [_table(rows, ["figures"])], len(found) > _MANY_FIGURES)
 
 
 def _pictures(of: Benchmark) -> list[nodes.Node]:
@@ -132,14 +132,14 @@ class BenchmarkDirective(SphinxDirective):
         content = [target, *self.parse_text_to_nodes(of.claim)]
         for result in of.results:
             content += self._shown(result)
-        content += [*_pictures(of), *_folded(f"How <code>{of.name}.py</code> measures it", method)]
+        content += [*_pictures(of), *_folded(f"Method of <code>{of.name}.py</code>", method)]
         return [*content, *(node for result in of.results for node in _printed(result))]
 
     def _shown(self, result: Result) -> list[nodes.Node]:
         line = nodes.paragraph(classes=["verdict-line"])
         line += _verdict(result.ok)
         where = f"on {result.where.upper()}" if result.where else ""
-        promise = "" if isinstance(result.target, dict) else f"promised: {text(result.target)}"
+        promise = "" if isinstance(result.target, dict) else f"target: {text(result.target)}"
         line += nodes.Text("; ".join(filter(None, [where, promise])))
         return [line, *_figures(result)]
 
@@ -151,7 +151,7 @@ class BenchmarkIndex(SphinxDirective):
         everything = [benchmark(name) for name in names()]
         results = [result for of in everything for result in of.results]
         kept = sum(result.ok for result in results)
-        summary = nodes.paragraph("", f"{kept} of {len(results)} kept results meet all that was promised.")
+        summary = nodes.paragraph("", f"{kept} of {len(results)} saved results meet all their targets.")
         rows: list[list[Any]] = [["script", "claim", ""]]
         for of in everything:
             link = self.parse_inline(f"[{of.name}](#benchmark-{of.name})", lineno=self.lineno)[0]

@@ -20,37 +20,37 @@ class Rung(NamedTuple):
 
 RUNGS = [
     Rung(
-        ["Images, texts, or a network", "that is already trained?"],
+        ["Images, text, or a network", "that is already trained?"],
         "softmargin.nn",
-        ["MarginHead: a head that is trained along", "bayesianise: in seconds, afterwards"],
+        ["MarginHead: trained with the network", "bayesianise: added afterwards, in seconds"],
         "networks.html",
     ),
     Rung(
-        ["Do rows belong to patients,", "schools, machines?"],
+        ["Are rows grouped by patient,", "school or machine?"],
         "BayesianMixedSVC",
-        ["random effects by a formula; gaps are", 'modelled; loss="logistic" for intervals'],
+        ["random effects by formula; models missing", 'values; loss="logistic" for intervals'],
         "structured.html",
     ),
     Rung(
-        ["Coefficients to read, columns to", "choose, or gaps that must be", "modelled?"],
+        ["Interpret coefficients, select", "columns, or model missing", "values?"],
         "BayesianLinearSVC",
-        ['loss="logistic", unless entries are missing;', 'prior="laplace-zero" chooses columns'],
+        ['loss="logistic" unless values are missing;', 'prior="laplace-zero" selects columns'],
         "structured.html",
     ),
     Rung(
-        ["A likelihood wanted, or labels", "that may be wrong?"],
+        ["Is a likelihood needed, or", "may labels be wrong?"],
         "BayesianGPC",
-        ["the logistic loss with the same kernels;", "ahead of the hinge where labels are noisy"],
+        ["logistic loss with the same kernels;", "better than the hinge if labels are noisy"],
         "losses.html",
     ),
     Rung(
-        ["So many rows that the kernel", "should learn from all of them?"],
+        ["Many rows, all of them needed", "to learn the kernel?"],
         "BayesianKernelMachine",
-        ["random waves, and particles over kernels;", "compare it with the last one"],
+        ["random waves and particles over kernels;", "compare it with BayesianSVC"],
         "particles.html",
     ),
 ]
-LAST = Rung([], "BayesianSVC", ["tunes its kernel, any number of rows and", "classes: take it first"], "from_svc.html")
+LAST = Rung([], "BayesianSVC", ["tunes its kernel; any number of rows and", "classes: try it first"], "from_svc.html")
 
 WIDTH, LEFT, GAP, HEIGHT, STEP = 760, 300, 96, 92, 124
 _STYLE = """
@@ -111,9 +111,7 @@ def drawing() -> str:
     rungs = "\n".join(_rung(rung, 1 + STEP * index) for index, rung in enumerate(RUNGS))
     last = _card(LAST, 1, 1 + STEP * len(RUNGS), LEFT + 60)
     height = STEP * len(RUNGS) + HEIGHT + 2
-    title = (
-        "Five questions, from top to bottom, each of which leads to a model; whoever says no to all takes BayesianSVC."
-    )
+    title = "Five questions, from top to bottom. Yes leads to a model; if every answer is no, use BayesianSVC."
     head = f'<svg class="which" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="group"'
     return f'{head} aria-label="{title}">\n<style>{_STYLE}</style>\n{rungs}\n{last}\n</svg>\n'
 
