@@ -1,4 +1,4 @@
-"""Priors: how the sums over rows become the next belief."""
+"""Priors, which compute the next belief from the sums over rows."""
 
 from typing import Any, Protocol
 
@@ -33,66 +33,66 @@ __all__ = [
 
 
 class Prior(Protocol):
-    """A prior of the weights, and of what it infers along with them: ``belief.hyper``, a tuple of arrays, or None."""
+    """A prior of the weights and of what is inferred along with them: ``belief.hyper``, a tuple of arrays, or None."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether ``G`` is one matrix, to which the weights' prior precision is added, and no more: then one Gaussian
-        is all that need be known of rows that are gone, and minibatches can stand for the whole."""
+        """Whether ``G`` is one matrix, to which the weights' prior precision is simply added.  If so, one Gaussian
+        summarises all rows seen before, and minibatches can stand in for all rows."""
         ...
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether rows see the weights themselves, and the weights are all they see."""
+        """Whether the moments of rows depend on the Gaussian of the weights alone, without further transformation."""
         ...
 
     def promised(self, G: Any, dG: Any, dh: Any, belief: Any) -> float:
-        """What a full step from ``G`` promises to gain, the change of the sums being ``(dG, dh)``."""
+        """The predicted gain of a full step from ``G``, which changes the sums by ``(dG, dh)``."""
         ...
 
     def start(self, reference: Array) -> tuple[Any, Any]:
-        """Natural parameters ``(G, h)`` to begin from, in the library and place of ``reference``."""
+        """Natural parameters ``(G, h)`` to start from, in the library and on the device of ``reference``."""
         ...
 
     def update(self, G: Any, h: Any, belief: Any = None) -> Any:
-        """The belief that the sums imply; ``belief`` is the one before, where there is one."""
+        """The belief that the sums imply; ``belief`` is the previous one, if any."""
         ...
 
     def given(self, G: Any, h: Any, hyper: Any) -> Any:
-        """The belief about the weights that the sums imply, with everything else as it is."""
+        """The belief about the weights that the sums imply, with everything else as in ``hyper``."""
         ...
 
     def settled(self, G: Any, belief: Any) -> tuple[Any, Any]:
-        """The same belief about the weights, all else inferred from it, and the ``G`` that it now implies."""
+        """Infers all else from the weights, which stay: the ``G`` that now implies them, and the new belief."""
         ...
 
     def effective(self, belief: Any) -> Any:
-        """The moments of the weights as the rows see them."""
+        """The moments of the weights as they enter the rows."""
         ...
 
     def kl(self, belief: Any) -> Array:
-        """The divergence of the belief from the prior, everything inferred included."""
+        """The divergence of the belief from the prior, including everything else that is inferred."""
         ...
 
     def rough(self) -> Any:
-        """An easier prior whose optimum is a good start for this one; None if none is needed."""
+        """An easier prior whose optimum is a good start for this one, or None if none is needed."""
         ...
 
     def alternatives(self, G: Any, h: Any, belief: Any) -> list[Any]:
-        """Beliefs from which an ascent might end higher than at this one, the likeliest first."""
+        """Beliefs from which an ascent may reach a higher optimum than this one, the most promising first."""
         ...
 
     def felt(self, belief: Any, dG: Any, dh: Any) -> np.ndarray:
-        """A change of the sums as one flat vector, each entry in units of the belief's deviations."""
+        """A change of the sums as one flat vector, with each entry in units of the belief's standard deviations."""
         ...
 
     def drawn(self, G: Any, h: Any, belief: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        """The weights, drawn from the ``belief`` that `given` made of the sums, and everything else given them.
+        """A draw of the weights from ``belief``, which `given` computed from the sums, and of all else given them.
 
-        The second is a ``hyper`` that `given`, `effective` and `seen_weights` will take for certain.
+        The second is a ``hyper`` that `given`, `effective` and `seen_weights` treat as known.
         """
         ...
 
     def seen_weights(self, weights: Any, hyper: Any) -> Any:
-        """Drawn weights as the rows see them: the same array where that makes no difference."""
+        """Drawn weights as they enter the rows: the same array if that makes no difference."""
         ...

@@ -1,4 +1,4 @@
-"""One prior for each class: sums and beliefs are tuples, with a part for each."""
+"""A prior for each class; sums and beliefs are tuples with one part for each."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .held import Held
 
 
 class Classwise(NamedTuple):
-    """Priors of the weights of each class, independent of each other; any that will do for two classes.
+    """Independent priors of the weights of each class: any that can be used for two classes.
 
-    ``G`` and ``h`` are tuples with an entry for each class, and so is ``belief.parts``.
+    ``G``, ``h`` and ``belief.parts`` are tuples with one entry for each class.
     """
 
     priors: tuple[Any, ...]
 
     @classmethod
     def alike(cls, prior: Any, n_classes: int) -> Classwise:
-        """The same prior for every class; what it infers may differ from one to the next."""
+        """The same prior for every class; what it infers may differ between classes."""
         return cls((prior,) * n_classes)
 
     @property
@@ -68,7 +68,7 @@ class Classwise(NamedTuple):
         return sum(prior.promised(*parts) for prior, *parts in every)
 
     def alternatives(self, G: Any, h: Any, belief: ClassBelief) -> list[ClassBelief]:
-        """Those of each class, the others staying as they are."""
+        """The alternatives of each class, with all other classes unchanged."""
         return [
             belief.with_part(index, other)
             for index, (prior, part) in enumerate(self._with(belief))
@@ -76,10 +76,10 @@ class Classwise(NamedTuple):
         ]
 
     def about(self, belief: ClassBelief, other: ClassBelief) -> Classwise:
-        """The same for ascents from one belief's alternative: classes that are alike in both stay as they are.
+        """The prior for an ascent from an alternative, in which classes that are the same in both beliefs are held.
 
-        Where classes meet in the likelihood, the others would follow a little; to judge a choice by its own class is
-        as good, and takes the time of one.
+        Where the likelihood couples classes, the others would change a little.  To judge a choice by its own class is
+        just as good, and takes the time of one class.
         """
         every = zip(self.priors, belief.parts, other.parts, strict=True)
         return Classwise(tuple(Held.at(prior, one) if one is two else prior for prior, one, two in every))
@@ -101,6 +101,6 @@ class Classwise(NamedTuple):
 
 
 def _apart(pairs: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The first of all pairs, and the second."""
+    """A sequence of pairs as a pair of tuples."""
     first, second = zip(*pairs, strict=True)
     return tuple(first), tuple(second)

@@ -1,8 +1,8 @@
-r"""Priors of random effects: groups of weights :math:`u_j \sim N(0, \Sigma)`, one for each of many groups, with
+r"""Priors of random effects: the weights of each of many groups are :math:`u_j \sim N(0, \Sigma)`, with
 :math:`\Sigma` inferred.
 
-All of them answer the same questions, of which only `learned` and `redrawn` look at weights: their means ``(J, q)``
-and the blocks ``(J, q, q)`` of their covariance.
+All follow one protocol, of which only `learned` and `redrawn` take weights: their means ``(J, q)``, and the diagonal
+blocks ``(J, q, q)`` of their covariance.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .variance import InverseGamma, kl_inverse_gamma
 
 
 class GroupPrior(Protocol):
-    """How the columns of a random effect vary over groups."""
+    """The distribution of a random effect over groups."""
 
     @property
     def size(self) -> int:
-        """How many columns vary."""
+        """The number of columns that vary between groups."""
         ...
 
     def begin(self) -> Any:
-        """What is believed of the covariance before any weights are."""
+        """The belief about the covariance at the start."""
         ...
 
     def expected_precision(self, hyper: Any) -> np.ndarray:
@@ -36,19 +36,19 @@ class GroupPrior(Protocol):
         ...
 
     def divergence(self, hyper: Any) -> float:
-        """Of the belief about the covariance from its prior."""
+        """The divergence of the belief about the covariance from its prior."""
         ...
 
     def learned(self, means: np.ndarray, blocks: np.ndarray, before: Any, leap: bool = False) -> Any:
-        """The belief that the weights imply; or, leaping, nearer to where it would end if that were repeated."""
+        """The belief given the weights; with ``leap``, one closer to the fixed point of repeated updates."""
         ...
 
     def redrawn(self, weights: np.ndarray, before: Any, rng: np.random.Generator) -> Any:
-        """A draw given weights."""
+        """A draw given the weights."""
         ...
 
     def population(self, hyper: Any, drawn: bool = False) -> np.ndarray:
-        """The mean covariance, which a group that nobody has seen has; of draws, averaged, where ``drawn``."""
+        """The mean covariance of the effects of an unseen group; with ``drawn``, from averaged draws."""
         ...
 
 
@@ -78,9 +78,9 @@ class Covariance(NamedTuple):
     def learned(
         self, means: np.ndarray, blocks: np.ndarray, before: InverseWishart, leap: bool = False
     ) -> InverseWishart:
-        r"""Leaping, what the data leave undetermined of each direction, :math:`T = X^{-1} \sum_j S_j X^{-1}` for
-        :math:`\Sigma = X^2`, is held while the new :math:`X` solves
-        :math:`\nu X^2 = \Psi + \sum_j m_j m_j^T + X T X`: MacKay's fixed point, for matrices.
+        r"""With ``leap``, MacKay's fixed point for matrices.  With :math:`\Sigma = X^2`, the matrix
+        :math:`T = X^{-1} \sum_j S_j X^{-1}`, the part of each direction that the data leave undetermined, is held
+        fixed, and the new :math:`X` solves :math:`\nu X^2 = \Psi + \sum_j m_j m_j^T + X T X`.
         """
         explained, undetermined = self.prior.scale + means.T @ means, blocks.sum(axis=0)
         dof = self.prior.dof + len(means)
@@ -100,17 +100,17 @@ class Covariance(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """The belief about variances, and about the rates of their prior where these are inferred too."""
+    """The belief about variances, and about the rates of their prior if these are inferred too."""
 
     variance: InverseGamma
     rate: InverseGamma | None = None
 
 
 class Variances(NamedTuple):
-    r"""A variance for each column of a random effect, columns independent: :math:`\sigma^2 \sim IG(A, B)`, or, with
-    ``half_cauchy`` a width ``A``, :math:`\sigma \sim C^+(A)`.
+    r"""Independent columns of a random effect, each with a variance :math:`\sigma^2 \sim IG(A, B)`, or, if
+    ``half_cauchy`` gives a scale ``A``, with :math:`\sigma \sim C^+(A)`.
 
-    The half-Cauchy is a mixture: :math:`\sigma^2 \mid a \sim IG(1/2, 1/a)`, :math:`a \sim IG(1/2, 1/A^2)`; so
+    The half-Cauchy is a mixture: :math:`\sigma^2 \mid a \sim IG(1/2, 1/a)`, :math:`a \sim IG(1/2, 1/A^2)`.  So
     :math:`q(\sigma^2) = IG(1/2 + J/2,\; E[1/a] + \tfrac12 \sum_j (m_j^2 + S_j))` and
     :math:`q(a) = IG(1,\; E[1/\sigma^2] + 1/A^2)`.
     """
@@ -171,7 +171,7 @@ class Variances(NamedTuple):
 
 
 class Standard(NamedTuple):
-    """Weights of variance 1 that nobody infers: those of a kernel's whitened points, which has its own variance."""
+    """Weights of fixed variance 1: those of a kernel's whitened points, since the kernel has its own variance."""
 
     size: int = 1
 

@@ -1,4 +1,4 @@
-"""A class that stays as it is while another one is thought over."""
+"""Holds the weights of one class fixed while alternatives for another are tried."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..arrays import Array
 
 
 class Held(NamedTuple):
-    """A ``prior`` whose weights, and all else, are believed to be as in ``belief`` whatever the sums say.
+    """A ``prior`` whose belief is held at ``belief``, whatever the sums.
 
-    What rows see of it, and its divergence, are found once.
+    The moments that rows see, and the divergence, are computed once.
     """
 
     prior: Any
@@ -51,7 +51,7 @@ class Held(NamedTuple):
         return self.divergence
 
     def rough(self) -> None:
-        """There is nothing to find."""
+        """None: nothing is inferred."""
 
     def promised(self, G: Any, dG: Any, dh: Any, belief: Any) -> float:
         return 0.0
@@ -63,7 +63,7 @@ class Held(NamedTuple):
         return self
 
     def felt(self, belief: Any, dG: Any, dh: Any) -> np.ndarray:
-        """Nothing is: steps do not go by it."""
+        """An empty vector: the sums have no effect."""
         return np.zeros(0)
 
     def drawn(self, G: Any, h: Any, belief: Any, rng: np.random.Generator) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Priors of weights beside a model of the columns, for rows with missing entries."""
+"""Priors of weights combined with a model of the columns, for rows with missing entries."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..imputation import ColumnModel, Imputation, Sums
 
 
 class Known(NamedTuple):
-    """What is inferred beside the weights: by their own prior, and of the columns."""
+    """What is inferred besides the weights: by their own prior, and about the columns."""
 
     weights: Any
     columns: Imputation
 
 
 class Imputing(NamedTuple):
-    """Another prior of the weights, and a model of the columns whose sums come with ``G``: ``(G, sums)``.
+    """Another prior of the weights, and a model of the columns, whose sums accompany ``G``: ``(G, sums)``.
 
-    Of more than two classes each has its weights, and ``prior`` is `Classwise`; the columns are the same for all.
-    ``n`` is how much the rows weigh, for a start that is neither sure nor unsure of the columns.
+    With more than two classes, each class has its own weights and ``prior`` is `Classwise`; the columns are shared.
+    ``n`` is the total weight of the rows, which sets how certain the model of the columns is at the start.
     """
 
     prior: Any
@@ -46,13 +46,13 @@ class Imputing(NamedTuple):
         return with_hyper(weights, hyper)
 
     def settled(self, G: Any, belief: Any) -> tuple[Any, Any]:
-        """The columns follow their sums, which do not pass through the weights."""
+        """The columns are updated from their sums, which do not depend on the weights."""
         own, weights = self.prior.settled(G[0], _own(belief))
         columns = self.columns.updated(Sums(*G[1]), belief.hyper.columns)
         return (own, G[1]), with_hyper(weights, Known(weights.hyper, columns))
 
     def effective(self, belief: Any) -> Any:
-        """The moments of the weights, and in place of ``hyper`` what rows need to know of the columns."""
+        """The moments of the weights, with the belief about the columns, which rows need, as ``hyper``."""
         return with_hyper(self.prior.effective(_own(belief)), belief.hyper.columns)
 
     def kl(self, belief: Any) -> Array:
@@ -63,7 +63,7 @@ class Imputing(NamedTuple):
         return None if rough is None else self._replace(prior=rough)
 
     def promised(self, G: Any, dG: Any, dh: Array, belief: Any) -> float:
-        """Of the weights alone: what the columns promise nobody asks."""
+        """The predicted gain from the weights alone; that from the columns is not needed."""
         return self.prior.promised(G[0], dG[0], dh, _own(belief))
 
     def alternatives(self, G: Any, h: Array, belief: Any) -> list[Any]:
@@ -74,7 +74,7 @@ class Imputing(NamedTuple):
         return self._replace(prior=self.prior.about(_own(belief), _own(other)))
 
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
-        """The change of the weights', and of the columns' second moments in units of their scatter."""
+        """The change of the weights' sums, and that of the columns' second moments in units of their scatter."""
         R = np.linalg.cholesky(belief.hyper.columns.precision)
         scatter = R.T @ (dG[1][1] / np.sqrt(2 * self.n)) @ R
         return np.concatenate([self.prior.felt(_own(belief), dG[0], dh), scatter.ravel()])
@@ -88,12 +88,12 @@ class Imputing(NamedTuple):
 
 
 def _own(belief: Any) -> Any:
-    """The belief as the prior of the weights knows it."""
+    """The belief as the prior of the weights expects it."""
     return with_hyper(belief, None if isinstance(belief, ClassBelief) else belief.hyper.weights)
 
 
 def choices(belief: Any) -> np.ndarray:
-    """Which columns are in, under priors that choose: of each class, where there are more than two."""
+    """Which columns are included, under priors with inclusion variables: one row for each class."""
     hypers = [part.hyper for part in class_parts(belief)]
     fixed = [(hyper.weights if isinstance(hyper, Known) else hyper).fixed for hyper in hypers]
     return np.stack([chosen.included > 0.5 for chosen in fixed])

@@ -1,4 +1,4 @@
-"""Gaussian priors that are known."""
+"""Gaussian priors with known precision."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Ridge(NamedTuple):
         return weights
 
     def rough(self) -> None:
-        """No other prior leads to a better start."""
+        """None: no easier prior gives a better start."""
 
     def promised(self, G: Array, dG: Array, dh: Array, belief: Belief) -> float:
         return belief.squared_length(dG, dh) / 2
 
     def alternatives(self, G: Array, h: Array, belief: Belief) -> list[Any]:
-        """There is but one optimum to speak of."""
+        """None: the ascent has no other optima worth trying."""
         return []
 
     def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
@@ -88,7 +88,7 @@ class Ridge(NamedTuple):
 
 
 def start_from_precision(diagonal: np.ndarray, reference: Array) -> tuple[Array, Array]:
-    """``G`` that lifts vague weights to unit precision, and ``h = 0``: a start with finite variances."""
+    """A ``G`` that raises vague weights to unit precision, and ``h = 0``: a start with moderate variances."""
     xp = namespace(reference)
     G = np.diag(np.maximum(1 - diagonal, 0.0))
     where: dict[str, Any] = {"dtype": xp.float64, "device": device(reference)}
@@ -96,13 +96,13 @@ def start_from_precision(diagonal: np.ndarray, reference: Array) -> tuple[Array,
 
 
 def in_place_of(precision: np.ndarray, reference: Array) -> Array:
-    """A prior's precision in the library and place of the small algebra."""
+    """A prior's precision in float64, in the library and on the device of ``reference``."""
     xp = namespace(reference)
     return xp.asarray(precision, dtype=xp.float64, device=device(reference))
 
 
 def plus(G: Array, precision: np.ndarray) -> Array:
-    """``G + P`` for a precision that is a diagonal or a matrix."""
+    """``G + P`` for a precision given as a diagonal or a matrix."""
     own = in_place_of(precision, G)
     if own.ndim == 1 and is_numpy_array(G):
         total = G.astype(np.float64)

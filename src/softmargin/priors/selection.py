@@ -3,17 +3,17 @@ r"""Variable selection: coefficients :math:`\gamma_k v_k` that are zero or Lapla
 .. math:: v_k \mid b_k, \sigma^2 \sim N(0, \sigma^2 / b_k), \quad b_k \sim IG(1, 1/2), \quad
           \gamma_k \sim \mathrm{Bernoulli}(\rho), \quad \sigma^2 \sim IG(A, B),
 
-with :math:`\rho` fixed, or :math:`\rho \sim Beta(1, d)` for ``d`` columns: about one is expected to matter, however
-many there are.
+with :math:`\rho` fixed, or :math:`\rho \sim Beta(1, d)` for ``d`` columns, so that about one is expected to matter,
+however many there are.
 
-The belief is :math:`q(v)\, q(\sigma^2)\, q(\rho) \prod_k q(b_k)\, q(\gamma_k)`: with :math:`\Omega = E\, v v^T` and
+The belief is :math:`q(v)\, q(\sigma^2)\, q(\rho) \prod_k q(b_k)\, q(\gamma_k)`.  With :math:`\Omega = E\, v v^T` and
 :math:`\tau = E\, \sigma^{-2}`, :math:`q(b_k)` is inverse Gaussian of mean :math:`(\tau \Omega_{kk})^{-1/2}` and
 shape 1, and
 
 .. math:: \mathrm{logit}\, q(\gamma_k = 1) = E\, \mathrm{logit}\, \rho - \tfrac12 G_{kk} \Omega_{kk} + h_k m_k
           - \sum_{j \ne k} G_{kj}\, E\gamma_j\, \Omega_{jk},
 
-from the same sums ``G`` and ``h`` as the weights: no pass over the data lies between.
+computed from the same sums ``G`` and ``h`` as the weights, without another pass over the data.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from scipy.special import betaln, digamma, erfcx, expit, log_ndtr, ndtri_exp, xl
 
 from .variance import InverseGamma, kl_inverse_gamma
 
-#: Inclusion probabilities stay this far from 0 and 1, where their logarithms end.
+#: Inclusion probabilities stay this far from 0 and 1, so that their logarithms are finite.
 _SUREST = 1e-12
-#: Sweeps over the inclusion variables inside one update, or until none moves by more than this.
+#: The most sweeps over the inclusion variables inside one update, and the change below which they have converged.
 _SWEEPS, _STILL = 10, 1e-10
-#: So many deviations below its mean a normal distribution's tail is exponential.
+#: This many standard deviations from the mean, the tail of a normal distribution is practically exponential.
 _FAR = 1e3
-#: Deviations whose square is still a number.
+#: A bound on standard deviations, whose squares stay finite.
 _LARGEST = 1e150
-#: One column in so many, at least one, leaves before the weights are found again.
+#: At most one column in this many (but at least one) leaves before the weights are updated again.
 _LEAVE_AT_ONCE = 50
 
 
@@ -49,10 +49,10 @@ class Selection(NamedTuple):
 
 
 class LaplaceZero(NamedTuple):
-    """The prior of ``n_columns`` coefficients, and of ``n_loose`` weights after them that are always in, of precision
-    ``loose``.
+    """The prior of ``n_columns`` coefficients, and of ``n_loose`` weights after them of precision ``loose``, which are
+    always included.
 
-    ``rho`` is the share of columns expected to matter; None infers it.  While ``held``, every column stays in.
+    ``rho`` is the share of columns expected to matter; None infers it.  While ``held``, every column stays included.
     """
 
     n_columns: int
@@ -64,7 +64,7 @@ class LaplaceZero(NamedTuple):
     held: bool = False
 
     def begin(self) -> Selection:
-        """Everything is in: what does not matter is easier to drop than what was dropped is to find again."""
+        """Starts with all columns included: dropping a useless one is easier than recovering one that was dropped."""
         one, included = np.ones(1), np.full(self.n_columns, 1 - _SUREST)
         odds, log_odds = self._odds(np.empty(0))
         return Selection(included, np.ones(self.n_columns), InverseGamma(one, one), odds, log_odds)
@@ -82,8 +82,8 @@ class LaplaceZero(NamedTuple):
         return np.append(hyper.included, np.ones(self.n_loose))
 
     def divergence(self, hyper: Selection) -> float:
-        r"""Of variance, ``rho``, inclusion variables and ``b`` from their priors; of each :math:`b_k`, together with
-        the logarithms of ``b`` that the divergence of the weights leaves out,
+        r"""The divergence of variance, ``rho``, inclusion variables and ``b`` from their priors.  That of each
+        :math:`b_k`, together with the logarithm of ``b`` that the divergence of the weights leaves out, is
         :math:`1 / (2 E b_k) + \log 2 - \tfrac12 \log 2\pi`.
         """
         p, (log_in, log_out) = hyper.included, hyper.log_odds
@@ -93,25 +93,25 @@ class LaplaceZero(NamedTuple):
         return float(of_inclusion + of_b + of_rho + kl_inverse_gamma(hyper.variance, self.shape, self.rate))
 
     def learned(self, mean: np.ndarray, variances: np.ndarray, before: Selection, leap: bool = False) -> Selection:
-        """``b``, the variance and ``rho`` given the weights and the inclusion variables."""
+        """The belief about ``b``, the variance and ``rho``, given the weights and the inclusion variables."""
         second = (mean**2 + variances)[: self.n_columns]
         b = 1 / np.sqrt(before.variance.mean_precision * np.maximum(second, 1e-300))
         shape = np.full(1, self.shape + self.n_columns / 2)
         variance = InverseGamma(shape, np.atleast_1d(self.rate + 0.5 * (b @ second)))
         after = before._replace(b=b, variance=variance)
-        # Columns first go and come: if all were in, a share that is learned would keep them there.
+        # Inclusion variables are updated first: while all are included, an inferred ``rho`` would keep them included.
         if leap or self.held:
             return after
         odds, log_odds = self._odds(before.included)
         return after._replace(odds=odds, log_odds=log_odds)
 
     def chosen(self, hyper: Selection, G: np.ndarray, pull: np.ndarray, second: np.ndarray) -> Selection:
-        r"""The inclusion probabilities given the weights, one after the other, until none would change.
+        r"""The inclusion probabilities given the weights, updated one after the other until they converge.
 
-        ``pull`` holds :math:`h_k m_k` less the part of :math:`\sum_j` that lies beyond these weights, ``second`` is
-        :math:`\Omega`.  Columns that say the same lean on each other's weights, and all of them would leave at once if
-        they could: so only the few that are worst off leave before the weights are found again without them.  The
-        best off come first, whatever the order of the columns.
+        ``pull`` is :math:`h_k m_k` less the part of :math:`\sum_j` that lies beyond these weights; ``second`` is
+        :math:`\Omega`.  Redundant columns share their effect, and all of them might leave at once.  So only the few
+        with the lowest odds may leave before the weights are updated without them.  Updates start with the highest
+        odds, so that the order of the columns does not matter.
         """
         if self.held:
             return hyper
@@ -134,8 +134,8 @@ class LaplaceZero(NamedTuple):
         return hyper._replace(included=included)
 
     def odds_alone(self, hyper: Selection, G: np.ndarray, h: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        r"""The logarithm of the odds of each column with its weight integrated out (see `rechosen`), given the means
-        ``seen`` of all others."""
+        r"""The log-odds of each column with its weight integrated out (see `rechosen`), given the means ``seen`` of
+        all others."""
         n, sd = self.n_columns, float(hyper.variance.mean_precision[0]) ** -0.5
         diagonal = np.diagonal(G)[:n]
         residual = (h - G @ seen)[:n] + diagonal * seen[:n]
@@ -143,7 +143,7 @@ class LaplaceZero(NamedTuple):
         return hyper.log_odds[0] - hyper.log_odds[1] + np.logaddexp(*np.reshape(masses, (n, 2)).T)
 
     def flipped(self, hyper: Selection, column: int) -> Selection:
-        """The same with one column out that was in, or in that was out, its weight yet to be found."""
+        """A copy with one column switched between included and excluded; its weight is still to be updated."""
         included, b = hyper.included.copy(), hyper.b.copy()
         included[column], b[column] = 1 - _SUREST if included[column] < 0.5 else _SUREST, 1.0
         return hyper._replace(included=included, b=b)
@@ -164,8 +164,8 @@ class LaplaceZero(NamedTuple):
     def rechosen(
         self, hyper: Selection, G: np.ndarray, h: np.ndarray, weights: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, Selection]:
-        r"""Inclusion variables and weights drawn pair by pair, :math:`\gamma_k` with :math:`b_k` and :math:`v_k`
-        integrated out: the odds are those of :math:`\rho` times
+        r"""Draws of inclusion variables and weights, pair by pair; :math:`\gamma_k` is drawn with :math:`b_k` and
+        :math:`v_k` integrated out: the odds are those of :math:`\rho` times
         :math:`\int Laplace(v; \sigma) \exp(r_k v - G_{kk} v^2 / 2)\, dv`, :math:`r_k = h_k - \sum_{j \ne k} G_{kj}
         \gamma_j v_j`.  ``h`` is less the part of the sum that lies beyond these weights; `redrawn` then draws ``b``.
         """
@@ -197,24 +197,24 @@ class LaplaceZero(NamedTuple):
 
 
 def _kl_beta(odds: np.ndarray, prior: np.ndarray) -> float:
-    """The divergence of a beta from another."""
+    """The divergence of one beta distribution from another."""
     digammas = digamma(odds) - digamma(odds.sum())
     return float(betaln(*prior) - betaln(*odds) + (odds - prior) @ digammas)
 
 
 class _Sides(NamedTuple):
-    r"""A Laplace times a Gaussian, on either side of zero a truncated normal: :math:`v = \pm s\, x`, ``x`` the standard
-    normal about ``centers`` that is positive, with the logarithm of its mass."""
+    r"""A Laplace density times a Gaussian, which on either side of zero is a truncated normal: :math:`v = \pm s\, x`,
+    with ``x`` normal around ``centers``, of variance one, and positive.  ``log_mass`` has the sides' log-masses."""
 
     log_mass: tuple[float, float]
     centers: tuple[float, float]
     scale: float
 
     def drawn(self, side: float, place: float) -> float:
-        """A draw, from two numbers that are uniform."""
+        """A draw, from two uniform random numbers."""
         left = bool(side > expit(self.log_mass[0] - self.log_mass[1]))
         center = self.centers[left]
-        # The upper tail by the logarithm of its mass: far from the centre nothing else is left of it.
+        # Inverts the upper tail through the logarithm of its mass, which itself underflows far from the centre.
         tail = np.log(place)
         x = float(tail / center if center < -_FAR else center - ndtri_exp(tail + log_ndtr(center)))
         return (-x if left else x) * self.scale
@@ -223,7 +223,7 @@ class _Sides(NamedTuple):
 def _two_sides(r: float, precision: float, sd: float) -> _Sides:
     r""":math:`\frac{1}{2\sigma} e^{-|v|/\sigma + r v - G v^2/2}`: with :math:`c_\pm = (\pm r - 1/\sigma)/\sqrt G`, the
     masses :math:`\frac{1}{2\sigma} \sqrt{2\pi/G}\; e^{c^2/2} \Phi(c)`."""
-    scale = max(precision, 1e-300) ** -0.5  # of a column without entries nothing but the prior is known
+    scale = max(precision, 1e-300) ** -0.5  # a column without entries leaves the prior unchanged
     centers = min((r - 1 / sd) * scale, _LARGEST), min((-r - 1 / sd) * scale, _LARGEST)
     constant = 0.5 * np.log(2 * np.pi) + np.log(scale / (2 * sd))
     right, left = (float(constant + _log_mass(c)) for c in centers)
@@ -231,10 +231,10 @@ def _two_sides(r: float, precision: float, sd: float) -> _Sides:
 
 
 def _log_mass(c: float) -> float:
-    r""":math:`\log(e^{c^2/2} \Phi(c))`, whose factors may be far beyond numbers."""
+    r""":math:`\log(e^{c^2/2} \Phi(c))`, whose factors may overflow or underflow."""
     return np.log(erfcx(-c * 0.5**0.5) / 2) if c < 0 else 0.5 * c * c + log_ndtr(c)
 
 
 def _laplace(sd: float, side: float, place: float) -> float:
-    """A draw, from two numbers that are uniform."""
+    """A draw, from two uniform random numbers."""
     return np.copysign(sd * np.log(place), side - 0.5)

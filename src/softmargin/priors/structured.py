@@ -1,10 +1,10 @@
-r"""Priors of weights of several kinds: fixed effects, chosen or shrunk; random effects, in groups of groups; splines.
+r"""Priors of several kinds of weights: fixed effects, selected or shrunk; random effects, possibly nested; splines.
 
-The weights are those of `softmargin.arrow`: nested levels of groups first, then the core, which is dense: fixed
-effects, then parts with a covariance of their own (splines, crossed factors).  Each kind has a prior that says what
-precision it expects and learns from the moments of its weights; all weights together are one Gaussian, and one solve.
+The weights are those of `softmargin.arrow`: first the nested levels of groups, then the dense core, which holds fixed
+effects and parts with their own covariance (splines, crossed factors).  Each kind has a prior that gives an expected
+precision and is updated from the moments of its weights.  All weights together have one Gaussian, from one solve.
 
-With inclusion variables the rows see :math:`\gamma \circ v`, so the precision is :math:`G \circ \Omega + P` with
+With inclusion variables, rows see :math:`\gamma \circ v`, so the precision is :math:`G \circ \Omega + P` with
 :math:`\Omega = E\, \gamma \gamma^T`, and the linear term :math:`E\gamma \circ h`.
 """
 
@@ -23,15 +23,15 @@ from .ridge import Ridge, start_from_precision
 from .selection import LaplaceZero
 from .variance import VarianceComponents
 
-#: Updates of all else inside one update of the weights: they cost no pass over the data.
+#: Updates of everything else inside one update of the weights; they need no pass over the data.
 _INNER_UPDATES = 5
 _INNER_TOLERANCE = 1e-4
-#: The logarithm of the odds from which a column that is out is worth another look.
+#: The least log-odds at which an excluded column is tried again.
 _LEAST_ODDS = -3.0
 
 
 class Part(NamedTuple):
-    """Weights of the core with a covariance of their own: ``groups`` times as many as the prior has columns."""
+    """Weights of the core with their own covariance: ``groups`` groups of as many as the prior has columns."""
 
     start: int
     groups: int
@@ -39,12 +39,12 @@ class Part(NamedTuple):
 
     @property
     def where(self) -> np.ndarray:
-        """The place of each weight in the core: (groups, columns)."""
+        """The index of each weight in the core: (groups, columns)."""
         return self.start + np.arange(self.groups * self.prior.size).reshape(self.groups, self.prior.size)
 
 
 class Inferred(NamedTuple):
-    """What is believed beside the weights: of the fixed effects, of each part, of each level."""
+    """What is inferred besides the weights: for the fixed effects, for each part, and for each level."""
 
     fixed: Any
     parts: tuple[Any, ...] = ()
@@ -52,7 +52,7 @@ class Inferred(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of the core's weights, and of each level's, by group."""
+    """Moments of the core's weights, and of those of each level, by group."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -60,7 +60,7 @@ class Moments(NamedTuple):
 
 
 class Structured(NamedTuple):
-    """Fixed effects first in the core, parts after them, and levels of groups around it, which need a ``layout``."""
+    """Fixed effects and then parts in the core, and outside it levels of groups, which need a ``layout``."""
 
     fixed: Ridge | VarianceComponents | LaplaceZero
     parts: tuple[Part, ...] = ()
@@ -73,7 +73,7 @@ class Structured(NamedTuple):
         return not self._selects
 
     def start(self, reference: Array) -> tuple[Any, Array]:
-        """Vague weights are lifted to unit precision, as elsewhere."""
+        """Raises vague weights to unit precision, as other priors do."""
         _, core = self._precision(self._begin())
         diagonal = core if core.ndim == 1 else np.diagonal(core)
         G, h = start_from_precision(diagonal, diagonal)
@@ -83,23 +83,23 @@ class Structured(NamedTuple):
         return (levels, G), h
 
     def update(self, G: Any, h: Array, belief: Any = None) -> Any:
-        """Weights and all else by turns, leaping where that is known to end nearer."""
+        """Alternates updates of the weights and of all else, with MacKay's steps (``leap``) where available."""
         hyper = self._begin() if belief is None else belief.hyper
         for turn in range(_INNER_UPDATES + self._n_fixed):
             weights = self.given(G, h, hyper)
             moments = self._moments(weights)
             before, hyper = hyper, self._chosen(self._learned(moments, hyper, leap=True), G, h, weights, moments)
-            # Only where columns come and go is it worth more turns than a few, about one for each of them.
+            # More than a few turns are worthwhile only while columns enter or leave: about one for each.
             if self._close(before, hyper) or (turn + 1 >= _INNER_UPDATES and not self._columns_moved(before, hyper)):
                 break
         weights = self.given(G, h, hyper)
         return weights._replace(hyper=self._learned(self._moments(weights), hyper))
 
     def alternatives(self, G: Any, h: Array, belief: Any) -> list[Any]:
-        """The belief with one column in that was out, or out that was in: those first for which most speaks.
+        """Beliefs that differ by the inclusion of one column, the most promising first.
 
-        Ascent does not find them.  A column that is out has a weight as wide as the prior, and one that is in has rows
-        whose sites have settled around it.
+        Ascent does not find these.  The weight of an excluded column is as uncertain as under the prior, and the sites
+        of the rows have adapted to the included ones.
         """
         if not isinstance(self.fixed, LaplaceZero):
             return []
@@ -115,7 +115,7 @@ class Structured(NamedTuple):
         return [belief._replace(hyper=hyper) for hyper in flips]
 
     def about(self, belief: Any, other: Any) -> Structured:
-        """Any weight may answer to any other."""
+        """The same prior: any weight may depend on any other, so none is held."""
         return self
 
     def given(self, G: Any, h: Array, hyper: Inferred) -> Any:
@@ -126,7 +126,7 @@ class Structured(NamedTuple):
         return arrow.from_natural(arrow.with_precision(G, levels, core), h, self.layout, hyper)
 
     def settled(self, G: Any, belief: Any) -> tuple[Any, Any]:
-        """Variances follow the weights; of fixed effects that are chosen all stays as it is."""
+        """Variances are updated from the weights; with inclusion variables, everything about fixed effects is kept."""
         before: Inferred = belief.hyper
         hyper = self._learned(self._moments(belief), before)
         if self._selects:
@@ -169,14 +169,14 @@ class Structured(NamedTuple):
         return kl(belief, precision, log_precision) + divergence
 
     def rough(self) -> Structured | None:
-        """With every column in: what does not matter is known once the others are."""
+        """With all columns included: which ones do not matter is clear once the others are fitted."""
         return self._replace(fixed=self.fixed._replace(held=True)) if isinstance(self.fixed, LaplaceZero) else None
 
     def felt(self, belief: Any, dG: Any, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
 
     def promised(self, G: Any, dG: Any, dh: Array, belief: Any) -> float:
-        r"""As `softmargin.steps.promised`, the part of the covariances in units of each weight's own deviation."""
+        r"""As `softmargin.steps.promised`, with the part of the covariances in units of each weight's own deviation."""
         shift = dh - arrow.times(dG, belief.mean, self._layout)
         answer = self.given(G, shift, belief.hyper).mean
         n = len(shift)
@@ -204,11 +204,11 @@ class Structured(NamedTuple):
         return seen
 
     def population(self, hyper: Inferred, drawn: bool = False) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-        """The covariances of groups that nobody has seen: of each level, and of each part."""
+        """The covariances of the effects of unseen groups, for each level and for each part."""
         levels = tuple(prior.population(old, drawn) for prior, old in zip(self.levels, hyper.levels, strict=True))
         return levels, tuple(p.prior.population(old, drawn) for p, old in zip(self.parts, hyper.parts, strict=True))
 
-    # The pieces -----------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------------------------
 
     @property
     def _selects(self) -> bool:
@@ -233,7 +233,7 @@ class Structured(NamedTuple):
         return Inferred(self.fixed.begin(), parts, tuple(prior.begin() for prior in self.levels))
 
     def _precision(self, hyper: Inferred) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """The expected precision of each level's columns, and of the core: a matrix where there are parts."""
+        """The expected precision of each level's columns, and of the core: a matrix if there are parts."""
         levels = tuple(prior.expected_precision(old) for prior, old in zip(self.levels, hyper.levels, strict=True))
         core = self.fixed.expected_precision(hyper.fixed)
         if not self.parts:
@@ -272,7 +272,7 @@ class Structured(NamedTuple):
         return np.append(inclusion, np.ones(sum(part.where.size for part in self.parts)))
 
     def _through_inclusion(self, G: Any, h: Array, hyper: Inferred) -> tuple[Any, Array]:
-        """``G`` and ``h`` as the weights themselves meet them, before they are chosen."""
+        """``G`` and ``h`` for the weights ``v``, before multiplication by inclusion variables."""
         if not self._selects:
             return G, h
         inclusion = self._inclusion(hyper)
@@ -285,7 +285,7 @@ class Structured(NamedTuple):
         return arrow.scaled_core(G, second, inclusion), h
 
     def _chosen(self, hyper: Inferred, G: Any, h: Array, weights: Any, moments: Moments) -> Inferred:
-        """The inclusion variables, given the weights."""
+        """Updates the inclusion variables given the weights."""
         if not isinstance(self.fixed, LaplaceZero):
             return hyper
         mean, S, _ = moments
@@ -297,7 +297,7 @@ class Structured(NamedTuple):
     def _rechosen(
         self, hyper: Inferred, G: Any, h: Array, weights: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, Inferred]:
-        """Inclusion variables and their weights, drawn given all others."""
+        """Draws the inclusion variables and their weights given all others."""
         if not isinstance(self.fixed, LaplaceZero):
             return weights, hyper
         core, G_core, pull = self._core, G, h[self._core]
@@ -308,11 +308,11 @@ class Structured(NamedTuple):
         return weights, hyper._replace(fixed=fixed)
 
     def _columns_moved(self, before: Inferred, after: Inferred) -> bool:
-        """Whether any went or came."""
+        """Whether any column entered or left."""
         return self._selects and not np.array_equal(before.fixed.included > 0.5, after.fixed.included > 0.5)
 
     def _close(self, before: Inferred, after: Inferred) -> bool:
-        """Whether one more turn would hardly change anything."""
+        """Whether the last turn hardly changed anything."""
         (levels, core), (new_levels, new_core) = self._precision(before), self._precision(after)
         pairs = [(core, new_core), *zip(levels, new_levels, strict=True)]
         if self._selects:
@@ -321,7 +321,7 @@ class Structured(NamedTuple):
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-    """The lower triangular ``R`` with ``R'R`` equal to a covariance, however small some of its variances are."""
+    """The lower triangular ``R`` with ``R'R`` equal to a covariance, even if some of its variances are tiny."""
     sd = np.sqrt(np.maximum(np.diagonal(covariance), 1e-300))
     correlation = covariance / np.outer(sd, sd)
     correlation[np.diag_indices_from(correlation)] = 1 + 1e-14

@@ -11,10 +11,10 @@ from ..arrays import Array, to_numpy
 from ..gaussian import Belief, from_natural, kl
 from .ridge import in_place_of, plus, start_from_precision
 
-#: Updates of the variances inside one update of the weights: they cost no pass over the data.
+#: Iterations on the variances inside one update; they need no pass over the data.
 _INNER_UPDATES = 5
 _INNER_TOLERANCE = 1e-5
-#: Weights of a step that went beyond all numbers: their squares are still some, and the step is taken back.
+#: Weights are clipped here, so that the squares of a diverged step stay finite until the step is rejected.
 _FAR = 1e150
 
 
@@ -34,24 +34,24 @@ class InverseGamma(NamedTuple):
 
     @property
     def mean(self) -> np.ndarray:
-        """The mean variance, or where there is none the inverse of the mean precision."""
+        """The mean variance, or the inverse of the mean precision where the mean does not exist."""
         return self.rate / np.where(self.shape > 1, self.shape - 1, self.shape)
 
     def drawn(self, rng: np.random.Generator) -> InverseGamma:
-        """A draw, as an inverse gamma whose mean precision it is.
+        """A draw of the variance, represented by an inverse gamma whose mean precision is that of the draw.
 
-        Averaged entry by entry, such stand for the mean of the variance.
+        The average of these parameters over draws represents the mean of the variance in the same way.
         """
         shape = np.broadcast_to(np.asarray(self.shape, dtype=float), np.shape(self.rate))
         return InverseGamma(shape, shape * self.rate / rng.gamma(shape))
 
 
 def kl_inverse_gamma(q: InverseGamma, shape: Any, rate: Any, mean_log_rate: Any = None) -> float:
-    r"""The divergence of inverse gammas from one prior :math:`IG(A, B)`, summed,
+    r"""The sum of the divergences of inverse gammas from a common prior :math:`IG(A, B)`,
 
     .. math:: (a - A) \psi(a) - \log\Gamma(a) + \log\Gamma(A) + A \log(b / B) + a (B - b) / b.
 
-    A rate that is itself uncertain and independent of the variance enters by its mean and its mean logarithm.
+    A rate that is itself uncertain, and independent of the variance, enters through its mean and its mean logarithm.
     """
     log_rate = np.log(rate) if mean_log_rate is None else mean_log_rate
     each = (
@@ -69,7 +69,7 @@ class VarianceComponents(NamedTuple):
 
     One group for all coefficients infers the penalty of a linear SVM (Luts 2014, Algorithm 2); a group for
     each coefficient learns a diagonal covariance.  ``group`` gives each weight's group; a weight with group -1
-    belongs to none and has the precision ``loose`` (an intercept that nobody wants to penalise).
+    belongs to none and has the precision ``loose`` (such as an unpenalised intercept).
 
     .. math:: q(\sigma_g^2) = IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} (m_j^2 + S_{jj}))
     """
@@ -89,11 +89,11 @@ class VarianceComponents(NamedTuple):
         return start_from_precision(self._spread(np.ones(self.n_components)), reference)
 
     def update(self, G: Array, h: Array, belief: Belief | None = None) -> Belief:
-        r"""Both parts to their common optimum: no pass over the data is needed between them.
+        r"""Weights and variances at their joint optimum given the sums; this needs no further pass over the data.
 
         At the optimum :math:`\tau = E[1/\sigma^2]` solves :math:`\tau (B + |m|^2/2) = A + \gamma/2`, with
-        :math:`\gamma = \sum_j (1 - \tau S_{jj})` the number of weights that the data determine.  Iterating *that*
-        (MacKay) takes a few steps where alternating the two updates may take hundreds.
+        :math:`\gamma = \sum_j (1 - \tau S_{jj})` the effective number of weights that the data determine.
+        Iterating this fixed point (MacKay) takes a few steps where alternating the two updates may take hundreds.
         """
         hyper = self.begin() if belief is None else belief.hyper
         for _ in range(_INNER_UPDATES):
@@ -113,20 +113,20 @@ class VarianceComponents(NamedTuple):
         return plus(G, lost), belief._replace(hyper=hyper)
 
     def rough(self) -> None:
-        """No other prior leads to a better start."""
+        """None: no easier prior gives a better start."""
 
     def promised(self, G: Array, dG: Array, dh: Array, belief: Belief) -> float:
         return belief.squared_length(dG, dh) / 2
 
     def alternatives(self, G: Array, h: Array, belief: Belief) -> list[Any]:
-        """There is but one optimum to speak of."""
+        """None: the ascent has no other optima worth trying."""
         return []
 
     def felt(self, belief: Belief, dG: Array, dh: Array) -> np.ndarray:
         return belief.felt(dG, dh)
 
     def begin(self) -> InverseGamma:
-        """Variances before any weights are known: 1."""
+        """Initial variances: 1."""
         return InverseGamma(np.ones(self.n_components), np.ones(self.n_components))
 
     def expected_precision(self, hyper: InverseGamma) -> np.ndarray:
@@ -134,17 +134,17 @@ class VarianceComponents(NamedTuple):
         return self._spread(hyper.mean_precision)
 
     def expected_log_precision(self, hyper: InverseGamma) -> float:
-        """The mean of the logarithms of the weights' precisions, summed."""
+        """The expected log-precision, summed over weights."""
         return -float(self._spread(hyper.mean_log, loose=-np.log(self.loose)).sum())
 
     def divergence(self, hyper: InverseGamma) -> float:
-        """Of the belief about the variances from their prior."""
+        """The divergence of the belief about the variances from their prior."""
         return kl_inverse_gamma(hyper, self.shape, self.rate)
 
     def learned(
         self, mean: np.ndarray, variances: np.ndarray, before: InverseGamma | None = None, leap: bool = False
     ) -> InverseGamma:
-        """The belief that the weights imply; leaping, MacKay's next step from the one before."""
+        """The belief about variances given the weights; with ``leap``, MacKay's fixed-point step from ``before``."""
         sizes = self._sizes
         shape, rate = self.shape + sizes / 2, self.rate + self._sums(np.minimum(np.abs(mean), _FAR) ** 2) / 2
         undetermined = self._sums(variances)
@@ -157,7 +157,7 @@ class VarianceComponents(NamedTuple):
         return belief
 
     def kl(self, belief: Belief) -> Array:
-        """The weights' expected divergence given the variances, and the variances' own."""
+        """The expected divergence of the weights given the variances, plus that of the variances."""
         q: InverseGamma = belief.hyper
         precision = in_place_of(self.expected_precision(q), belief.mean)
         of_weights = kl(belief, precision, self.expected_log_precision(q))
@@ -173,8 +173,8 @@ class VarianceComponents(NamedTuple):
     def redrawn(self, weights: np.ndarray, before: InverseGamma, rng: np.random.Generator) -> InverseGamma:
         r""":math:`\sigma_g^2 \mid u \sim IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} u_j^2)`.
 
-        The draw stands as an inverse gamma whose mean precision it is, all that `given` looks at.  Averaged entry by
-        entry, such stand for the mean of :math:`\sigma^2`.
+        The draw is represented by an inverse gamma whose mean precision, all that `given` uses, is that of the draw.
+        Their average over draws represents the mean of :math:`\sigma^2` in the same way.
         """
         shape = self.shape + self._sizes / 2
         precision = rng.gamma(shape) / (self.rate + self._sums(weights**2) / 2)
@@ -186,7 +186,7 @@ class VarianceComponents(NamedTuple):
 
     def _sums(self, per_weight: np.ndarray) -> np.ndarray:
         """The sum over each component's weights."""
-        return np.bincount(self.group + 1, weights=per_weight)[1:]  # the first are those of weights outside
+        return np.bincount(self.group + 1, weights=per_weight)[1:]  # the first bin holds the weights outside all groups
 
     def _spread(self, per_component: np.ndarray, loose: float | None = None) -> np.ndarray:
         """A value for each weight from a value for each component."""
