@@ -1,8 +1,8 @@
 """Model files: `save` and `load`, and `write` and `read` for other values.
 
-A file is one zip of arrays and JSON (`softmargin.store.archive`).  Nothing in it is code, and nothing it says can make
-any run: reading builds values of known kinds, and instances of known classes (`softmargin.store.registry`).  A file is
-written beside the old one and takes its place when it is complete.
+A file is one zip of arrays and JSON (`softmargin.store.archive`).  It contains no code and cannot cause any to run:
+reading builds only values of known types and instances of known classes (`softmargin.store.registry`).  A file is
+written beside the old one and replaces it once it is complete.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def load(path: str | PathLike[str]) -> Any:
 
 
 def write(path: str | PathLike[str], value: Any, kind: str) -> None:
-    """Writes a value to a file of a kind, ``"model"`` or ``"checkpoint"``.
+    """Writes a value to a file of the given kind, ``"model"`` or ``"checkpoint"``.
 
-    ``value`` is made of None, booleans, numbers, strings, bytes, lists, tuples, dicts, slices, NumPy's arrays, scalars
-    and dtypes, RandomStates, CSR matrices, and instances of this package's estimators, dataclasses and tuples with
-    names.  Arrays of objects may hold any of these.
+    ``value`` may consist of None, booleans, numbers, strings, bytes, lists, tuples, dicts, slices, NumPy arrays,
+    scalars and dtypes, RandomStates, CSR matrices, and instances of this package's estimators, dataclasses and named
+    tuples.  Arrays of objects may hold any of these.
     """
     from .. import __version__
 
@@ -100,7 +100,7 @@ def read(path: str | PathLike[str], kind: str) -> Any:
             return Decoder(contents.array, contents.n_arrays).whole(contents.tree)
     except StoreError as error:
         raise StoreError(f"Cannot read {str(path)!r}: {error}.") from error
-    except Exception as error:  # whatever a value out of place leads to
+    except Exception as error:  # an inconsistent value may cause any exception
         raise StoreError(
             f"Cannot read {str(path)!r}: it holds inconsistent values "
             f"({type(error).__name__}: {str(error)[:200]}); save the model again."

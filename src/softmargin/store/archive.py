@@ -1,15 +1,15 @@
-"""Files: one zip of arrays and JSON, checked by hashes, and written whole or not at all.
+"""Files: one zip of arrays and JSON, checked by hashes and written atomically.
 
 =================  ====================================================================================
 member             holds
 =================  ====================================================================================
-``arrays/0.npy``   the arrays, one after the other, as they are in memory
+``arrays/0.npy``   the first array, as it is in memory; the others follow
 ``tree.json``      everything else (`softmargin.store.tree`)
 ``manifest.json``  format, kind, version of softmargin, size and SHA-256 of each other member
 =================  ====================================================================================
 
-The comment of the zip is the SHA-256 of the manifest.  Nothing is read before its declared size has been compared with
-that of the file, and nothing is used before its hash has been.
+The comment of the zip is the SHA-256 of the manifest.  Nothing is read before its declared size has been checked
+against that of the file, and nothing is used before its hash has been checked.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ import numpy as np
 from . import arrays
 from .errors import StoreError
 
-#: Raised by one whenever older versions could not read what is written.
+#: Increased by one whenever older versions could not read what is written.
 FORMAT = 1
 MANIFEST, TREE = "manifest.json", "tree.json"
 _ARRAY = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy")
-#: JSON that shrinks to less than this share is not compressed: whoever reads would take it for a bomb.
+#: JSON that compression would shrink by more than this factor is stored uncompressed: reading refuses such ratios as
+#: a zip bomb.
 _MOST_SHRINKAGE = 16
-#: The most bytes of JSON, and of a manifest.
+#: The largest sizes of JSON and of a manifest, in bytes.
 _MOST_TEXT, _MOST_MANIFEST = 2**30, 2**26
 _DAMAGED = "the file is damaged, or not a softmargin file; use another copy of it, or save the model again"
 
 
 class Contents(NamedTuple):
-    """What a file holds: its tree, and its arrays by number."""
+    """The contents of a file: its tree, and its arrays by number."""
 
     tree: Any
     n_arrays: int
@@ -54,7 +55,7 @@ class Contents(NamedTuple):
 
 
 def write_archive(path: Path, tree: Any, numbered: Sequence[np.ndarray], kind: str, version: str) -> None:
-    """Writes a file in place of the one that was there, if any; that one stays whole if anything fails."""
+    """Writes a file, replacing an existing one; if anything fails, the existing file is unchanged."""
     text = _text(tree)
     if len(text) > _MOST_TEXT:
         raise StoreError("there is too much data besides arrays to store")
@@ -79,7 +80,7 @@ def _method(text: bytes) -> int:
 
 
 def _put(archive: zipfile.ZipFile, name: str, parts: Sequence[Any], method: int) -> list[Any]:
-    """Writes a member; its size and hash."""
+    """Writes a member and returns its size and hash."""
     info = zipfile.ZipInfo(name)  # without a date: the same model makes the same file
     info.compress_type, size, digest = method, sum(map(len, parts)), hashlib.sha256()
     info._compresslevel = 1  # type: ignore[attr-defined]
@@ -92,8 +93,8 @@ def _put(archive: zipfile.ZipFile, name: str, parts: Sequence[Any], method: int)
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of another once it is complete and on the disk."""
-    target = Path(os.path.realpath(path))  # what a link leads to, not the link
+    """A file that replaces ``path`` once it is complete and synced to disk."""
+    target = Path(os.path.realpath(path))  # replaces the target of a link, not the link
     if target.is_dir():
         raise StoreError("this is a directory; give the name of a file in it")
     if not target.parent.is_dir():
@@ -115,7 +116,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _settle(directory: Path) -> None:
-    """Lets the new name reach the disk too, where directories can be asked for that."""
+    """Syncs the directory, where the system supports it, so that the new name reaches the disk too."""
     with contextlib.suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -129,7 +130,7 @@ def _settle(directory: Path) -> None:
 
 @contextlib.contextmanager
 def open_archive(path: Path, kind: str) -> Iterator[Contents]:
-    """The contents of a file of a kind, while it is open."""
+    """The contents of a file of the given kind, while it is open."""
     if path.is_dir():
         raise StoreError("this is a directory; give the name of a file in it")
     with _opened(path) as archive:
@@ -155,7 +156,7 @@ def _opened(path: Path) -> zipfile.ZipFile:
 
 
 def _checked_members(archive: zipfile.ZipFile, n_bytes: int) -> dict[str, zipfile.ZipInfo]:
-    """Members by name, none of which claims to be what it cannot be."""
+    """Members by name, after checks of their names, compression and declared sizes."""
     infos = archive.infolist()
     members = {info.orig_filename: info for info in infos}
     strange = [name for name in members if name not in (MANIFEST, TREE) and not _ARRAY.fullmatch(name)]
@@ -172,7 +173,7 @@ def _checked_members(archive: zipfile.ZipFile, n_bytes: int) -> dict[str, zipfil
         shrunk = info.compress_type == zipfile.ZIP_DEFLATED and most is not None
         if info.flag_bits & 1 or not (shrunk or info.compress_type == zipfile.ZIP_STORED):
             raise StoreError(f"{name} is encrypted or compressed in a way that softmargin does not use")
-        # A few bytes say little, whatever they claim.
+        # A zip bomb declares far more than its compressed bytes can contain.
         largest = info.compress_size * _MOST_SHRINKAGE + 64 if shrunk else info.compress_size
         if info.file_size > (largest if most is None else min(largest, most)):
             raise StoreError(f"{name} claims to be {info.file_size:,} bytes, more than is possible; do not trust it")
@@ -180,7 +181,7 @@ def _checked_members(archive: zipfile.ZipFile, n_bytes: int) -> dict[str, zipfil
 
 
 def _manifest(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kind: str) -> dict[str, list[Any]]:
-    """Sizes and hashes of the members, once the file is known to be of a kind and format that can be read."""
+    """Sizes and hashes of the members, after checking that the file is of the right kind and a known format."""
     info = members[MANIFEST]
     manifest = parsed(_content(archive, info, [info.file_size, archive.comment.decode("ascii", "replace")]))
     if not isinstance(manifest, dict) or set(manifest) != {"format", "kind", "softmargin", "members"}:
@@ -201,7 +202,7 @@ def _manifest(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kin
 
 
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, expected: list[Any]) -> bytes:
-    """The bytes of a member, which must have the size and hash that were written down."""
+    """The bytes of a member, which must have the ``expected`` size and hash."""
     try:
         content = archive.read(info)
     except Exception as error:  # of many classes, whatever the bytes are
@@ -212,7 +213,7 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, expected: list[Any
 
 
 def parsed(text: bytes) -> Any:
-    """JSON, without the numbers that JSON does not have."""
+    """Parses JSON strictly: NaN and infinities, which JSON does not define, are refused."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""Arrays as the bytes of ``.npy`` files, and dtypes as words.
+"""Arrays as the bytes of ``.npy`` files, and dtypes as strings.
 
-Only what has a fixed width and no pointers: numbers, booleans, strings, dates.  The header is read by a pattern, not
-evaluated, and must agree with the number of bytes that follow it.
+Only dtypes of fixed width without pointers are supported: numbers, booleans, strings, dates.  The header is matched by
+a pattern, not evaluated, and must agree with the number of bytes that follow it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _HEADER = re.compile(
     rb"\{'descr': '([^']{2,40})', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,15},? ?){0,32})\), \} *\n"
 )
 _DTYPE = re.compile(r"[<>|][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]{0,9}[A-Za-z]{1,7}\])?")
-#: An array without entries may be this long along some axis.
+#: The largest length of any axis of an array without entries.
 _LONGEST_EMPTY = 2**24
 
 
 def dtype_word(dtype: np.dtype[Any]) -> str | None:
-    """The dtype as a word; None where its entries are objects, or of several parts."""
+    """The dtype as a string; None for objects and structured dtypes."""
     return dtype.str if _DTYPE.fullmatch(dtype.str) and dtype.fields is None and dtype.subdtype is None else None
 
 
 def dtype_of(word: Any) -> np.dtype[Any]:
-    """The dtype of a word."""
+    """The dtype for a string written by `dtype_word`."""
     if isinstance(word, str) and _DTYPE.fullmatch(word):
         dtype = np.dtype(word)
         if dtype.str == word:
@@ -47,7 +47,7 @@ def parts(array: np.ndarray) -> list[Any]:
 
 
 def parsed(content: bytes) -> np.ndarray:
-    """The array whose header and entries these are."""
+    """The array with this header and these entries."""
     length = int.from_bytes(content[8:10], "little")
     header = _HEADER.fullmatch(content, 10, 10 + length)
     if content[:8] != _MAGIC or header is None:
@@ -63,9 +63,9 @@ def parsed(content: bytes) -> np.ndarray:
 
 
 def dense(array: np.ndarray) -> tuple[np.ndarray, list[int] | None]:
-    """The array with its axes in the order of memory, and how to turn them back; None where that order is usual.
+    """The array with its axes in memory order, and the permutation that restores them; None for C and Fortran order.
 
-    What a product of matrices rounds to depends on that order.
+    The memory order is kept because the rounding of matrix products depends on it.
     """
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return array, None

@@ -1,4 +1,4 @@
-"""What can go wrong with a file."""
+"""The error for files that cannot be written or read."""
 
 from __future__ import annotations
 

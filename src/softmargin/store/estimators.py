@@ -1,4 +1,4 @@
-"""Estimators: their parameters and what they found; and whether a model that was read can be used at all."""
+"""Estimators as parameters and fitted attributes, and checks that a model read from a file is usable."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from ..tables.plans import Date, Number
 from ..tables.tidier import Name
 from .errors import StoreError
 
-#: What predictions go through, large and found again in no time.  In files it is what the model can be asked.
+#: The attribute for fast predictions, which is large and quickly recomputed.  In files it holds instead the names of
+#: the checks that the model passed when it was saved.
 _VIEW = "_view"
 #: The largest count of anything in a model.
 _LARGEST = 2**24
-#: The largest number that stands for a gap: squares of it are finite.
+#: The largest absolute value that may replace a missing entry: its square is finite.
 _LARGEST_NUMBER = 1e150
-#: Counts of steps, which have no end.
+#: Fields that count steps, without an upper limit.
 _STEPS = ("count",)
 _FITTED = ("belief_", "_seen_belief", "_dtype", "link_", "rows_", "draws_", "history_")
 
 
 def taken(model: Any) -> dict[str, Any]:
-    """Parameters and what was found, by name."""
+    """Parameters and fitted attributes, by name."""
     fields = {name: value for name, value in vars(model).items() if name != _VIEW}
     return fields | ({_VIEW: _questions(model)} if hasattr(model, _VIEW) else {})
 
 
 def made(kind: Any, fields: dict[str, Any]) -> Any:
-    """The estimator of these parameters that found this, after checks."""
+    """The estimator with these parameters and fitted attributes, after checks."""
     parameters = {name: fields.pop(name) for name in kind._get_param_names() if name in fields}
     model = kind(**parameters)
     strange = [name for name in fields if not name.isidentifier() or "__" in name or hasattr(kind, name)]
@@ -63,7 +64,7 @@ def made(kind: Any, fields: dict[str, Any]) -> Any:
 
 
 def _questions(model: Any) -> list[str]:
-    """What a model can be asked; functions of a formula may be undefined, and gaps not thought of."""
+    """The names of the checks that a model passes; formulas may call undefined functions, and gaps be unsupported."""
     return [name for name in _TRIALS if _answers(model, name)]
 
 
@@ -71,17 +72,17 @@ def _answers(model: Any, name: str) -> bool:
     try:
         with np.errstate(all="ignore"):
             _TRIALS[name](model)
-    except Exception:  # formulas call what they like
+    except Exception:  # formulas may call any function
         return False
     return True
 
 
 def _ask_rows(model: Any, gap: bool = False) -> None:
-    """Predicts rows of zeros, the last of new groups, or with a gap."""
+    """Predicts rows of zeros, the last of them with new groups or with a missing entry."""
     check_is_fitted(model)
     design = getattr(model, "design_", None)
     n_columns = model.n_features_in_ if design is None else design.n_columns
-    # As many as there are of nothing else, so that no array of a wrong shape passes for one along the rows.
+    # A number of rows that differs from all other sizes, so that no array of a wrong shape is mistaken for one by rows.
     n_rows = next(n for n in (2, 3, 4) if n not in (n_columns, len(model.classes_)))
     X = np.zeros((n_rows, n_columns), dtype=model._dtype)
     if gap:
@@ -95,7 +96,7 @@ def _ask_rows(model: Any, gap: bool = False) -> None:
 
 
 def _ask_design(model: Any) -> None:
-    """The columns of a design where they are known, part by part."""
+    """Evaluates the columns of a design at known values, part by part."""
     design: Design | None = getattr(model, "design_", None)
     if design is None:
         return
@@ -115,7 +116,7 @@ def _ask_design(model: Any) -> None:
 
 
 def _ask_formula(columns: FormulaColumns) -> None:
-    """The columns of a formula in one row."""
+    """Evaluates the columns of a formula for one row."""
     import pandas as pd
 
     known = {
@@ -126,7 +127,7 @@ def _ask_formula(columns: FormulaColumns) -> None:
         raise StoreError("its formula gives other columns than in the fit; fit the model again")
 
 
-#: What is asked of a model before it is trusted: all that it could answer when it was saved.
+#: Checks of a model before it is trusted: it must pass all those that it passed when it was saved.
 _TRIALS: dict[str, Callable[[Any], None]] = {
     "design": _ask_design,
     "rows": _ask_rows,
@@ -135,7 +136,7 @@ _TRIALS: dict[str, Callable[[Any], None]] = {
 
 
 def _check_found(model: Any) -> None:
-    """Shapes that must agree before anything is computed."""
+    """Checks that shapes agree, before anything is computed."""
     lacking = [name for name in _FITTED if not hasattr(model, name)]
     if lacking:
         raise StoreError(f"its model has no {lacking[0]}; fit it again")
@@ -164,7 +165,7 @@ def _check_found(model: Any) -> None:
 
 
 def _check_table(model: TableClassifier) -> None:
-    """The encoder must make the columns that the classifier knows."""
+    """Checks that the encoder produces the columns that the classifier expects."""
     names, inner = model.encoder_.get_feature_names_out(), model.classifier_
     known = getattr(inner, "feature_names_in_", None)
     fits = len(names) == inner.n_features_in_ if known is None else set(known) <= set(names)
@@ -179,13 +180,13 @@ def _check_table(model: TableClassifier) -> None:
 
 
 def _ask_plan(plan: Any) -> None:
-    """What a plan makes of a gap, and of an entry: numbers that a model can bear, one for each of its columns."""
+    """Checks that a plan turns a missing entry and a given one into one usable number for each of its columns."""
     problem = "its encoder does not make a column numeric; fit the model again"
     entry = "2000-01-01" if isinstance(plan, Date) else 0
     try:
         parts = [plan.numbers([None])]
         if isinstance(plan, Date | Number):
-            parts.append(dataclasses.replace(plan, fill=None).numbers([entry]))  # which would hide what is lost
+            parts.append(dataclasses.replace(plan, fill=None).numbers([entry]))  # `fill` would hide a lost entry
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise StoreError(problem) from error
     wrong = any(part.shape != (1, len(plan.names)) or part.dtype.kind != "f" for part in parts)
@@ -194,13 +195,13 @@ def _ask_plan(plan: Any) -> None:
 
 
 def _check_arrow(belief: ArrowBelief, layout: Layout) -> None:
-    """The belief must have the layout of the rows, and its arrays the shapes of that."""
+    """Checks that the belief has the layout of the rows, and that its arrays have the shapes of this layout."""
     if (belief.layout.sizes, belief.layout.n_core) != (layout.sizes, layout.n_core):
         raise StoreError("its belief does not match its rows; fit the model again")
     _check_array("mean of the belief", belief.mean, (layout.n_weights,))
     for array in (belief.core_root, belief.core_covariance):
         _check_array("core of the belief", array, (layout.n_core, layout.n_core))
-    for blocks in (belief.blocks, belief.given_path or belief.blocks):  # what rows see need not be drawn from
+    for blocks in (belief.blocks, belief.given_path or belief.blocks):  # effective beliefs have no `given_path`
         for level, ((J, q), (own, path)) in enumerate(zip(layout.sizes, blocks, strict=True)):
             _check_array("covariance of groups", own, (J, q, q))
             _check_array("covariance of groups", path, (J, q, layout.width(level)))
@@ -210,7 +211,7 @@ def _check_arrow(belief: ArrowBelief, layout: Layout) -> None:
 
 
 def _check_groups(model: Any) -> None:
-    """Groups by their labels, by what they lie in, and by the covariances of their effects."""
+    """Checks that the numbers of groups, their parents and the covariances of their effects agree."""
     design, nesting, rows = model.design_, model._nesting, beneath(model.rows_)
     _check_array("units of the columns", model._units, (design.n_columns,))
     factors = [design.factors[index] for index in (*nesting.chain, *nesting.crossed)]
@@ -236,7 +237,7 @@ def _check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
 
 
 def _check_counts(value: Any, name: str = "") -> None:
-    """No count in a model may be so large that to go through it takes for ever."""
+    """Refuses counts so large that iterating over them would never end."""
     if type(value) is int:
         if abs(value) > _LARGEST and name not in _STEPS:
             raise StoreError(f"it has {value} for {name}, more than is possible")

@@ -1,7 +1,7 @@
-"""What files may hold of other packages: scikit-learn's kernels, and what formulae makes of a formula.
+"""Objects of other packages that files may hold: scikit-learn's kernels, SciPy's splines, and parsed formulas.
 
 A formula calls functions by name whenever the model predicts.  In a file these names could be anything, so only
-functions that do nothing but compute are accepted: formulae's own, and NumPy's that go entry by entry.
+functions that merely compute are accepted: those of formulae, and NumPy's elementwise ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRANSFORMS = (
     "Polynomial",
     "ThinPlateRegressionSpline",
 )
-#: By module of formulae; all but the transforms are what a term consists of.
+#: Classes of formulae, by module; all except the transforms are components of a term.
 _FORMULAE = {
     "terms.terms": ("Term",),
     "terms.variable": ("Variable",),
@@ -36,14 +36,14 @@ _FORMULAE = {
     "categorical": ("ContrastMatrix",),
     "transforms": _TRANSFORMS,
 }
-#: Functions of NumPy that a formula may call beside those that go entry by entry.
+#: NumPy functions that a formula may call besides ufuncs.
 _FUNCTIONS = ("where", "clip", "round", "nan_to_num")
 #: The largest integer constant of a formula, and the largest power of one.
 _LARGEST, _LARGEST_POWER = 2**53, 64
 
 
 def name_of(kind: type) -> str | None:
-    """What a class of another package is called in files; None if it cannot be in one."""
+    """The name of another package's class in files; None if files cannot hold it."""
     if kind.__module__ == kernels.__name__ and _sklearn_kernel(kind.__name__) is kind:
         return f"sklearn.{kind.__name__}"
     if kind is CubicSpline:
@@ -54,7 +54,7 @@ def name_of(kind: type) -> str | None:
 
 
 def codec_of(name: str) -> Codec | None:
-    """The codec of a class by its name in files."""
+    """The codec of a class, by the name of the class in files."""
     package, _, word = name.partition(".")
     if package == "sklearn" and (kind := _sklearn_kernel(word)) is not None:
         return Codec(lambda kernel: kernel.get_params(deep=False), partial(_kernel, kind))
@@ -88,7 +88,7 @@ def _formulae_class(module: str, word: str) -> type:
 
 
 def _sklearn_kernel(word: str) -> Any:
-    """A kernel that can be made, by the name of its class."""
+    """scikit-learn's kernel class of this name, if it can be instantiated."""
     kind = vars(kernels).get(word)
     usable = inspect.isclass(kind) and issubclass(kind, kernels.Kernel) and not inspect.isabstract(kind)
     return kind if usable and kind.__module__ == kernels.__name__ else None
@@ -102,7 +102,7 @@ def _kernel(kind: Any, fields: dict[str, Any]) -> Any:
 
 
 def _cubic_spline(fields: dict[str, Any]) -> CubicSpline:
-    checked = PPoly(fields["c"], fields["x"], fields["extrapolate"], fields["axis"])  # which fast ways do not
+    checked = PPoly(fields["c"], fields["x"], fields["extrapolate"], fields["axis"])  # the checks that are skipped below
     return CubicSpline.construct_fast(checked.c, checked.x, checked.extrapolate, checked.axis)
 
 
@@ -110,7 +110,7 @@ def _cubic_spline(fields: dict[str, Any]) -> CubicSpline:
 
 
 def _plain(kind: type, fields: dict[str, Any]) -> Any:
-    """An instance that is what is in its ``__dict__``; no entry may hide what the class itself has."""
+    """An instance with these fields as its ``__dict__``; no field may hide an attribute of the class itself."""
     hidden = [name for name in fields if not name.isidentifier() or name.startswith("__") or hasattr(kind, name)]
     if hidden:
         raise StoreError(f"a {kind.__name__} of its formula has a part {hidden[0][:40]!r}; do not trust it")
@@ -140,7 +140,7 @@ def _checked_value(value: Any) -> Any:
 
 
 def _checked_call(call: Any) -> Any:
-    """A call of a function that only computes."""
+    """The call, after checking that its function only computes."""
     from formulae.categorical import ENCODINGS
     from formulae.transforms import TRANSFORMS
 
@@ -164,9 +164,9 @@ def _checked_call(call: Any) -> Any:
 
 
 def _constant(node: Any) -> Any:
-    """The number or string that a part of a formula stands for; None if it depends on columns.
+    """The value of a constant part of a formula, a number or string; None if it depends on columns.
 
-    Python's integers have no end, and towers of powers would take for ever.
+    Sizes are limited: Python's integers are unbounded, and evaluating towers of powers would never end.
     """
     if hasattr(node, "value"):
         return node.value

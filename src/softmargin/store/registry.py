@@ -1,8 +1,8 @@
-"""Which classes a file may hold, and how their instances are taken apart and made again.
+"""The classes that a file may hold, and how their instances are taken apart and rebuilt.
 
-A class is written by its bare name, so that files outlive moves between modules.  Tuples with names, dataclasses and
-estimators of this package are found by a walk over its modules; few others are listed, here and in
-`softmargin.store.outside`.  Nothing else is ever made of what a file says.
+A class is written by its bare name, so that files remain readable when classes move between modules.  Named tuples,
+dataclasses and estimators of this package are found by a walk over its modules; a few others are listed here and in
+`softmargin.store.outside`.  Nothing else is ever built from a file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sklearn.base import BaseEstimator
 
 from .errors import StoreError
 
-#: Rooms whose classes are not stored, some of which need more packages than this one does.
+#: Subpackages and modules whose classes are not stored; some of them need optional dependencies.
 _ELSEWHERE = ("active", "adversarial", "cli", "comparison", "demo", "evaluation", "nn", "plot", "report", "store")
-#: Where two classes have one name, the younger is written by another.
+#: Where two classes share a name, the newer one is written under another.
 _RENAMED = {
     "softmargin.adam.Adam": "AdamOfBeliefs",
     "softmargin.chunks.sources.Batch": "SourceBatch",
@@ -32,9 +32,9 @@ _RENAMED = {
     "softmargin.gibbs.chain.Data": "ChainData",
     "softmargin.inference.Inferred": "InferredAscent",
 }
-#: What paths of any system are called.
+#: The name in files of paths, of whatever system.
 _PATH = "Path"
-#: Classes with a state of their own: all of its names.
+#: Other classes whose state is their ``__dict__``, and the names in it.
 _STATES = {
     "FormulaColumns": ("use", "intercept", "variables", "terms", "names"),
     "FormulaNames": (),
@@ -42,21 +42,21 @@ _STATES = {
 
 
 class Codec(NamedTuple):
-    """How an instance is taken apart into named values, and made of them."""
+    """Functions that take an instance apart into named values, and rebuild it from them."""
 
     take: Callable[[Any], dict[str, Any]]
     make: Callable[[dict[str, Any]], Any]
 
 
 def name_of(kind: type) -> str | None:
-    """What a class is called in files; None if it cannot be in one."""
+    """The name of a class in files; None if files cannot hold it."""
     if issubclass(kind, PurePath):
         return _PATH
     return _names().get(kind) or _outside().name_of(kind)
 
 
 def codec_of(name: str) -> Codec:
-    """The codec of a class by its name in files."""
+    """The codec of a class, by the name of the class in files."""
     if name == _PATH:
         return Codec(lambda path: {"name": str(path)}, _path)
     kind = classes().get(name)
@@ -78,7 +78,7 @@ def codec_of(name: str) -> Codec:
 
 
 def state_codec(kind: type, names: tuple[str, ...]) -> Codec:
-    """For a class whose instances are what is in their ``__dict__``, under these names."""
+    """The codec of a class whose instances consist of their ``__dict__``, with these names."""
     return Codec(lambda value: dict(vars(value)), partial(_restored, kind, names))
 
 
@@ -86,13 +86,13 @@ def state_codec(kind: type, names: tuple[str, ...]) -> Codec:
 def classes() -> dict[str, type]:
     """The classes of this package that files may hold, by their names in files.
 
-    None of those that share a name, which a test finds: nobody could say which was meant.
+    Classes that share a name are left out, since the name would be ambiguous; a test makes sure that there are none.
     """
     return {name: kinds[0] for name, kinds in all_classes().items() if len(kinds) == 1}
 
 
 def all_classes() -> dict[str, list[type]]:
-    """Classes by their names in files, of which each should have one."""
+    """The classes for each name in files, of which there should be one."""
     found: dict[str, list[type]] = {}
     for kind in _package():
         found.setdefault(_written(kind), []).append(kind)
@@ -109,13 +109,13 @@ def _names() -> dict[type, str]:
 
 
 def _outside() -> Any:
-    from . import outside  # which needs this module
+    from . import outside  # here, since it imports this module
 
     return outside
 
 
 def _package(name: str = "softmargin") -> Iterator[type]:
-    """Classes of a package and its parts, without a look into rooms that are left out or need other packages."""
+    """The storable classes of a package and its subpackages, except those left out or with missing dependencies."""
     try:
         package = importlib.import_module(name)
     except ImportError:
@@ -138,7 +138,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _fields(kind: Any) -> list[str]:
-    """The fields of a tuple with names or dataclass; what it only remembers, it finds again."""
+    """The fields of a named tuple or dataclass, without private ones and those not set by its constructor."""
     if not dataclasses.is_dataclass(kind):
         return list(kind._fields)
     return [field.name for field in dataclasses.fields(kind) if field.init and not field.name.startswith("_")]

@@ -1,7 +1,7 @@
 """Values as JSON and numbered arrays, and back.
 
-None, booleans, numbers, strings and lists are written as JSON has them.  Everything else is an object with one word
-that says what it is,
+None, booleans, numbers, strings and lists are written as in JSON.  Everything else is an object whose key gives its
+type,
 
     {"tuple": [...]}, {"dict": [[key, value], ...]}, {"array": 7}, {"scalar": ["<f8", "182d4454fb210940"]}, ...
 
@@ -22,24 +22,24 @@ from .arrays import dense, dtype_of, dtype_word
 from .errors import StoreError
 from .registry import codec_of, name_of
 
-#: Values within values.
+#: The deepest nesting of values.
 _DEEPEST = 120
-#: Integers beyond this are written in hexadecimal digits, which take no time to read however many they are.
+#: Larger integers are written in hexadecimal digits, which are parsed in linear time.
 _LARGEST = 2**63
 _WORDS = 624  # of the state of a Mersenne twister
 
 
 class Encoder:
-    """Turns values into nodes of JSON; ``arrays`` collects what these refer to by number."""
+    """Turns values into JSON nodes; ``arrays`` collects the arrays to which these refer by number."""
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = []
-        # Whatever has been met is kept: another object must not come to lie at its address.
+        # Keeps a reference to every value, so that no other object can get the same id.
         self._met: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._n_shared = 0
 
     def node(self, value: Any, where: str, depth: int = 0) -> Any:
-        """The node of a value; ``where`` says in errors what it belongs to."""
+        """The node of a value; ``where`` is its place, for error messages."""
         if depth > _DEEPEST:
             raise StoreError(f"{where[:80]}... is nested within more than {_DEEPEST} other values")
         kind = type(value)
@@ -108,7 +108,7 @@ class Encoder:
         return {"class": name, "fields": {key: self.node(part, f"{where}.{key}", depth + 1) for key, part in fields}}
 
     def _once(self, value: Any, node: Callable[[], Any]) -> Any:
-        """The node of a value; met again, the first one is given a number, and this one refers to it."""
+        """The node of a value; if the value was met before, numbers its first node and returns a reference to it."""
         if id(value) not in self._met:
             made = node()
             self._met[id(value)] = value, made
@@ -141,14 +141,14 @@ def _word(dtype: np.dtype[Any], where: str) -> str:
 
 
 class Decoder:
-    """Turns nodes of JSON into values; ``array`` gives the arrays by number."""
+    """Turns JSON nodes into values; ``array`` returns the array of a given number."""
 
     def __init__(self, array: Callable[[int], np.ndarray], n_arrays: int) -> None:
         self._array_at, self._left = array, set(range(n_arrays))
         self._met: dict[int, Any] = {}
 
     def whole(self, node: Any) -> Any:
-        """The value of the outermost node, to which all arrays must belong."""
+        """The value of the root node, which must use all arrays."""
         value = self.value(node)
         if self._left:
             raise StoreError("some of its arrays are not used; do not trust it")
@@ -217,7 +217,7 @@ class Decoder:
 
     def _random(self, parts: Any, depth: int) -> np.random.RandomState:
         key, at, has_gauss, gauss = self._values(parts, depth, 4)
-        # Beyond its end the generator would read what lies behind it in memory.
+        # With a position beyond the end of its state, the generator would read memory that is not its own.
         whole = isinstance(key, np.ndarray) and key.shape == (_WORDS,) and key.dtype == np.uint32
         if not whole or type(at) is not int or not 0 <= at <= _WORDS or has_gauss not in (0, 1):
             raise StoreError("it has a RandomState without a valid state")
