@@ -1,4 +1,4 @@
-"""A classifier of tables as they come."""
+"""A classifier for raw tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["TableClassifier"]
 
 
 def _inner_has(name: str) -> Any:
-    """A method is there if the classifier has it."""
+    """A condition for `available_if`: whether the inner classifier has the method."""
 
     def has(self: Any) -> bool:
         given = BayesianSVC() if self.classifier is None else self.classifier
@@ -245,7 +245,7 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def told_of_seen(model: Any, X: Any) -> str | None:
-    """What to say of rows that a model is judged by, and may have learned from; None if there is nothing to say."""
+    """A note if evaluation rows may have been training rows of the model; None if there is nothing to say."""
     if getattr(model, "seen_", None) is None:
         return None
     n = model.n_seen(X)
@@ -253,16 +253,16 @@ def told_of_seen(model: Any, X: Any) -> str | None:
 
 
 def encoder_for(classifier: Any, categorical: Iterable[str] = (), keep: Iterable[str] = ()) -> FrameTransformer:
-    """The encoder that a model is best served by, with columns whose numbers are names, and columns to keep."""
+    """The encoder that suits a model; ``categorical`` and ``keep`` name columns to treat as categories, or to keep."""
     if isinstance(classifier, BayesianMixedSVC):
         return TableTidier(categorical=categorical, keep=keep)
-    # Kernel models could average over gaps; on whole frames a mark where they were says as much.
+    # Kernel models could average over missing entries, but with a column that marks them, filling is as good.
     modelled = get_tags(classifier).input_tags.allow_nan and not isinstance(classifier, KernelClassifier)
     return TableEncoder(gaps="keep" if modelled else "fill", categorical=tuple(categorical), keep=tuple(keep))
 
 
 def _named(encoder: Any, rows: Any, given: Any) -> Any:
-    """Rows under the names of their columns, if those that were given had names."""
+    """Rows as a frame with column names, if the given rows had names."""
     if not hasattr(given, "columns") or hasattr(rows, "columns"):
         return rows
     index = given.index if isinstance(given, pandas().DataFrame) else None
@@ -270,7 +270,7 @@ def _named(encoder: Any, rows: Any, given: Any) -> Any:
 
 
 def _comparable(encoder: Any, rows: Any, given: Any) -> Any:
-    """What rows are known by: their numbers, and texts that are left out, which say who a row is."""
+    """What identifies a row: its encoded numbers, and texts that the encoder leaves out, such as identifiers."""
     frame = frame_of(given)
     left = [plan.name for plan in getattr(encoder, "plans_", ()) if isinstance(plan, Left)]
     texts = [] if frame is None else [name for name in left if holds_texts(frame[name])]
@@ -280,7 +280,7 @@ def _comparable(encoder: Any, rows: Any, given: Any) -> Any:
 
 
 def _remembered(encoder: Any, rows: Any, given: Any, weight: Any) -> np.ndarray | None:
-    """By what rows are known again; nothing of sparse ones."""
+    """A sketch of the training rows, by which they can be recognised; None for sparse rows."""
     if issparse(rows):
         return None
     prints = fingerprints(_comparable(encoder, rows, given))
@@ -292,13 +292,13 @@ def _as_objects(frame: Any, name: str) -> np.ndarray:
 
 
 def _response(classifier: Any) -> str | None:
-    """The column on the left of a model's formula."""
+    """The column on the left-hand side of a model's formula."""
     formula = getattr(classifier, "formula", None)
     return read(formula).response if isinstance(formula, str) else None
 
 
 def _without(X: Any, name: str, parameter: str) -> tuple[Any, Any]:
-    """The other columns, and that of the labels or weights."""
+    """The other columns, and the column of labels or weights."""
     frame = frame_of(X)
     if frame is None:
         raise ValueError(f"{parameter}={name!r} names a column, but X is not a frame.")
@@ -309,12 +309,12 @@ def _without(X: Any, name: str, parameter: str) -> tuple[Any, Any]:
         raise ValueError(
             f"Column {name!r} is missing in {n_missing:,} rows: drop these, as nothing can be learned from them."
         )
-    # Where gaps were left out, truth values are still objects.
+    # Booleans with missing entries are objects, and remain so when the missing entries have been dropped.
     return frame.drop(columns=name), frame[name].infer_objects().to_numpy()
 
 
 def _fitted(encoder: Any, X: Any, weight: Any) -> Any:
-    """The encoder after a look at the rows; one that knows no weights sees those that count at all."""
+    """The fitted encoder; if it does not support weights, it sees the rows with positive weight."""
     if weight is None or has_fit_parameter(encoder, "sample_weight"):
         return encoder.fit(X, **({} if weight is None else {"sample_weight": weight}))
     counts = check_weights(weight, _num_samples(X)) > 0

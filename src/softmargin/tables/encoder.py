@@ -1,4 +1,4 @@
-"""A frame of anything, turned into numbers."""
+"""Frames of any columns, encoded as numbers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class TableEncoder(FrameTransformer):
 
 
 def _refuse_twice(plans: Iterable[Plan]) -> None:
-    """No two columns of numbers may have one name, or the model could not tell them apart."""
+    """Refuses plans whose encoded columns share a name, which the model could not tell apart."""
     makers: dict[str, Plan] = {}
     for plan in plans:
         for name in plan.names:

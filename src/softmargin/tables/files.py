@@ -1,4 +1,4 @@
-"""Tables in files: CSV, Parquet and Arrow, known by their suffixes."""
+"""Tables in files: CSV, Parquet and Arrow, recognised by suffix."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _suffix(path: Path) -> str:
 
 
 def texts_of(model: Any) -> tuple[str, ...]:
-    """The columns that held names in the fit of a model, that of its labels included, if they were texts."""
+    """The columns that held strings when a model was fitted, including that of its labels."""
     texts: list[str] = list(getattr(getattr(model, "encoder_", model), "texts_", ()))
     classes, target = np.asarray(getattr(model, "classes_", ())), getattr(model, "target_", None)
     if target is not None and any(isinstance(label, str) for label in classes.tolist()):
@@ -131,8 +131,8 @@ def _read_text(path: Path, suffix: str, texts: tuple[str, ...]) -> Any:
 
 
 def _stripped(column: Any) -> Any:
-    """Texts without the spaces around them; what is a gap then is one."""
-    if column.dtype.kind != "O":  # whether they are called objects or strings
+    """Strings without the spaces around them; those that then mean a missing value become missing."""
+    if column.dtype.kind != "O":  # also true of pandas' string dtypes
         return column
     texts = column.map(lambda entry: entry.strip() if isinstance(entry, str) else entry, na_action="ignore")
     return texts.mask(texts.isin(GAPS))
@@ -158,6 +158,6 @@ def _read_arrow(path: Path) -> Any:
     ipc = needed("pyarrow.ipc", "parquet", "A table in Arrow")
     try:
         return ipc.open_file(path).read_all().to_pandas()
-    except arrow.ArrowInvalid:  # the form for streams
+    except arrow.ArrowInvalid:  # the streaming format
         with open(path, "rb") as stream:
             return ipc.open_stream(stream).read_all().to_pandas()

@@ -1,4 +1,4 @@
-"""What transformers of frames share: the check of names and columns, and the account of what they do."""
+"""What transformers of frames share: checks of names and columns, and a description of the encoding."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
         return tuple(plan.name for plan in self.plans_ if getattr(plan, "is_text", False))
 
     def _frame(self, X: Any, reset: bool) -> Any:
-        """The table as a frame of pandas, its columns those of ``fit``."""
+        """The table as a pandas frame with the columns of ``fit``."""
         given = frame_of(X)
         if given is None:
-            # An array has no names and one type; texts are welcome, infinity is told of by the plans.
+            # An array has no names and a single type; strings are allowed, and the plans report infinite values.
             any_type: Any = None
             X = check_array(X, dtype=any_type, ensure_all_finite=False, estimator=self)
             if X.dtype.kind == "c":
@@ -70,7 +70,7 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
 
 
 def frame_of(X: Any) -> Any:
-    """A frame of pandas, or of polars or Arrow as one; None for what is no frame."""
+    """A pandas frame, converted from polars or Arrow if necessary; None if ``X`` is not a frame."""
     pd = pandas()
     if isinstance(X, pd.DataFrame):
         return X
@@ -82,7 +82,7 @@ def frame_of(X: Any) -> Any:
 
 
 def _plain(frame: Any) -> Any:
-    """A frame whose columns are of types of pandas' own: not Arrow's, and of objects only where nothing else is."""
+    """The frame with dtypes native to pandas instead of Arrow's, and objects only where no other dtype fits."""
     plain = frame.copy(deep=False)
     for name, dtype in frame.dtypes.items():
         if isinstance(dtype, pandas().ArrowDtype):
@@ -104,7 +104,7 @@ def _refuse_lists(frame: Any) -> None:
 
 
 def counted(frame: Any, weight: Any) -> tuple[Any, np.ndarray]:
-    """The rows that count at all, and how often each does."""
+    """The rows of positive weight, and their weights."""
     weight = check_weights(weight, len(frame))
     counts = weight > 0
     if not counts.any():
@@ -113,7 +113,7 @@ def counted(frame: Any, weight: Any) -> tuple[Any, np.ndarray]:
 
 
 def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tuple[str, ...]:
-    """The names that a parameter holds, each of a column."""
+    """The names given by a parameter, after checking that each is a column."""
     if isinstance(wished, str):
         wished = (wished,)
     wished = tuple(wished)

@@ -1,4 +1,4 @@
-"""pandas, when it is needed."""
+"""pandas, imported only when it is needed."""
 
 from __future__ import annotations
 

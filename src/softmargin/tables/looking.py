@@ -1,4 +1,4 @@
-"""Looks at a column and decides what it is."""
+"""Examines a column and decides how to encode it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 from .lazily import pandas
 from .plans import CIRCLES, ISO_DATE, Category, Date, Left, Number, Plan, as_days, as_numbers, holds_texts, levels_of
 
-#: A column of names with more levels than this share of its rows says who a row is, not what.
+#: Texts with more levels than this proportion of the rows identify rows instead of describing them.
 _OWN_SHARE = 0.5
-#: Fewest gaps that get a column which says where they are: of fewer nothing can be learned.
+#: Fewest missing entries that get a column of their own to mark them: from fewer, nothing can be learned.
 _FEWEST_GAPS = 10
-#: Fewest rows for that to be noticed, and for 1, 2, 3, ... to be row numbers.
+#: Fewest rows for which texts can be recognised as identifiers, and 1, 2, 3, ... as row numbers.
 _FEW = 20
-#: Row numbers in any order, of which some may be elsewhere: fewest of them, the least share of their range, and how
-#: far the first may be from 0, as a share of the last.  Years and days of a series begin later.
+#: Row numbers in any order, some of them absent: the fewest, the least proportion of their range that is present, and
+#: the largest distance of the first from 0, as a proportion of the last.  Years, and days of a series, start later.
 _FEWEST_COUNTED, _COUNTED_SHARE, _LATEST_FIRST = 50, 0.5, 0.1
-#: So many entries of a column make it one of numbers or dates that are written in a form which is not read.
+#: The proportion of entries in an unsupported number or date format for which a column is reported as such.
 _MOST_SHARE = 0.95
 _OTHER_DATE = r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})([T ].*)?"
-#: How many days dates must span for their circle to mean something.
+#: The shortest span of dates, in days, for which a circle is informative.
 _SPANS = {"year": 90.0, "week": 7.0, "day": 0.0}
 
 
 class Wishes(NamedTuple):
-    """How columns are to be read."""
+    """Options for the encoding of columns."""
 
     keeps_gaps: bool
     max_levels: int
@@ -38,8 +38,8 @@ class Wishes(NamedTuple):
 def plan_of(column: Any, name: str, wishes: Wishes, weight: np.ndarray | None = None) -> Plan:
     """The plan for a column (a pandas Series) of this name.
 
-    A row of weight k counts k times among gaps, levels and medians.  Whether a column tells rows apart is asked of the
-    rows themselves, whatever they weigh.
+    A row of weight k counts k times for missing entries, levels and medians.  Whether a column identifies rows is
+    decided by the rows themselves, whatever their weights.
     """
     weight = np.ones(len(column)) if weight is None else weight
     if name in wishes.drop:
@@ -48,7 +48,7 @@ def plan_of(column: Any, name: str, wishes: Wishes, weight: np.ndarray | None = 
     if not len(known):
         return Left(name, "empty")
     constant = len(levels_of(known.iloc[:_FEW])[0]) == 1 and len(levels_of(known)[0]) == 1
-    if constant and not _flagged(weight[column.isna()].sum(), wishes):  # which would be something
+    if constant and not _flagged(weight[column.isna()].sum(), wishes):  # which would be informative
         return Left(name, f"always {known.iloc[0]}" + (", or missing" if len(known) < len(column) else ""))
     if name in wishes.categorical:
         return _category(column, name, wishes, weight)
@@ -61,7 +61,7 @@ def plan_of(column: Any, name: str, wishes: Wishes, weight: np.ndarray | None = 
 
 
 def kind_of(column: Any) -> str:
-    """Number, date or category: by the type of a column, or by all of its values where that says nothing."""
+    """Number, date or category: by the dtype of a column, or by all of its values if the dtype is not informative."""
     pd = pandas()
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -93,7 +93,7 @@ def _number(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
 
 
 def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
-    """The median of numbers, NaN aside, where one of weight k is there k times.
+    """The median of numbers except NaN, where a number of weight k counts as k copies.
 
     >>> weighted_median(np.array([1.0, 5.0, 2.0, np.nan]), np.array([2.0, 1.0, 1.0, 7.0]))
     1.5
@@ -101,18 +101,18 @@ def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
     known = np.flatnonzero(~np.isnan(values))
     order = known[np.argsort(values[known], kind="stable")]
     up_to = np.cumsum(weight[order])
-    # The middle lies within one number, or between two: where copies would be even in number.
+    # The middle falls on one number, or between two, as for an even number of copies.
     places = [np.searchsorted(up_to, up_to[-1] / 2, side) for side in ("left", "right")]
     return float(np.mean(values[order[np.minimum(places, len(order) - 1)]]))
 
 
 def _back(name: str) -> str:
-    """How a column that was left out is had all the same."""
+    """A hint how to include a column that is left out."""
     return f"use keep={name!r} to include it"
 
 
 def _counts_rows(values: np.ndarray) -> bool:
-    """Whether numbers say which row it is: 1, 2, 3, ... or, as in a part of a table, many of these in any order."""
+    """Whether numbers are row numbers: 1, 2, 3, ... or, as in part of a table, many of these in any order."""
     if len(values) >= _FEW and np.all(np.diff(values) == 1):
         return True
     known = np.unique(values[~np.isnan(values)])
@@ -150,7 +150,7 @@ def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Pla
     notes = [_gap_note(n_missing, weight.sum(), wishes, "as a separate level" if flagged else "assigned to no level")]
     pooled = len(levels) > wishes.max_levels
     if pooled:
-        # The most frequent, and of equally frequent ones the first.
+        # The most frequent levels; among equally frequent ones, the first.
         kept = np.sort(np.lexsort((np.arange(len(levels)), -counts))[: wishes.max_levels])
         notes.append(f"{len(levels) - len(kept):,} rarer levels pooled")
         levels = levels[kept]
@@ -159,7 +159,7 @@ def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Pla
 
 
 def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:
-    """Numbers or dates that are written in a form that is not read, in words; empty if they are neither."""
+    """A note if texts look like numbers or dates in an unsupported format; empty otherwise."""
     pd = pandas()
     texts = pd.Series(levels).astype(str).str.strip()
 
@@ -187,7 +187,7 @@ def _gap_note(n: float, of: float, wishes: Wishes, otherwise: str) -> str:
 
 
 def missing_of(n: float, of: float) -> str:
-    """How much is missing, in rows; weights that are no whole numbers with a decimal.
+    """The number of rows with missing entries, in words; weights that are not integers are shown with one decimal.
 
     >>> missing_of(3.0, 1200.0), missing_of(0.5, 12.0)
     ('3 of 1,200 missing', '0.5 of 12.0 missing')

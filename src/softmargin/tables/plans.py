@@ -1,10 +1,10 @@
-"""What becomes of a column: one small plan for each kind.
+"""Plans for encoding columns, one class for each kind.
 
-A plan is made once, from the column that `fit` saw, and is nothing but names and numbers, so that it can be printed and
+A plan is made once, from the column in `fit`, and consists only of names and numbers, so that it can be printed and
 saved.  ``numbers(column)`` turns a column of the same name into an array with a column for each of ``names``.
 
-Gaps are kept as NaN for models that know what to do about them.  For others they are filled, and where `fit` saw gaps
-one more column says where they were: that a value is missing may mean something.
+Missing entries stay NaN for models that can handle them.  For others they are filled, and if `fit` saw enough of them,
+one more column marks them, since the fact that a value is missing may be informative.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .lazily import pandas
 
 __all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers", "holds_texts", "levels_of", "text_of"]
 
-#: What the column of a level that stands for others, or for none, is called.
+#: Names of the level that pools rare ones, and of the level for missing entries.
 OTHER, MISSING = "(other)", "(missing)"
-_DAY = 86_400e6  # microseconds, which reach every year there is a name for
+_DAY = 86_400e6  # in microseconds, which cover all four-digit years
 _YEAR = 365.2425
-_SHOWN, _LONGEST = 6, 24  # levels in words, and characters of one
-#: How a date is written.
+_SHOWN, _LONGEST = 6, 24  # levels listed in a description, and characters shown of each
+#: The pattern of a date.
 ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
 
 
 class Plan(ABC):
-    """What becomes of a column."""
+    """How a column is encoded."""
 
     kind: ClassVar[str]
     name: str
@@ -39,23 +39,23 @@ class Plan(ABC):
     @property
     @abstractmethod
     def becomes(self) -> str:
-        """What the column becomes, in words."""
+        """A description of the encoded columns."""
 
     @property
     @abstractmethod
     def names(self) -> list[str]:
-        """Of the columns that it becomes."""
+        """Names of the encoded columns."""
 
     @abstractmethod
     def numbers(self, column: Any) -> np.ndarray:
-        """Those columns."""
+        """The encoded columns, as an array."""
 
 
 @dataclass(frozen=True)
 class Number(Plan):
-    """A column of numbers, truth values or lengths of time, which stays what it is.
+    """A column of numbers, booleans or durations, which is kept as a number.
 
-    ``fill`` takes the place of gaps; None leaves them.
+    ``fill`` replaces missing entries; None leaves them.
     """
 
     name: str
@@ -79,10 +79,10 @@ class Number(Plan):
 
 @dataclass(frozen=True)
 class Category(Plan):
-    """A column of names, which becomes a column of zeros and ones for each level; two levels need only one.
+    """A column of categories, encoded as a column of zeros and ones for each level; two levels need only one.
 
-    Levels that `fit` did not see go to ``(other)`` if it pooled rare ones there, and are gaps otherwise.  ``is_text``
-    says that `fit` saw texts, and not numbers or truth values that are names.
+    Levels that `fit` did not see go to ``(other)`` if it pooled rare ones there, and count as missing otherwise.
+    ``is_text`` says that `fit` saw strings, rather than numbers or booleans used as categories.
     """
 
     name: str
@@ -125,13 +125,13 @@ class Category(Plan):
         elif self.flagged:
             shown[gaps, -1] = 1.0
         elif len(columns) == 2:
-            shown[gaps] = 0.5  # in the middle, for there is no column that says so
+            shown[gaps] = 0.5  # halfway, since no column marks missing entries
         return shown[:, 1:] if len(columns) == 2 else shown
 
 
 @dataclass(frozen=True)
 class Date(Plan):
-    """A column of dates: days since the first of them and, where these vary, points on circles of year, week, day."""
+    """A column of dates: days since the first and, where they vary, sine and cosine of the time of year, week, day."""
 
     name: str
     origin: str
@@ -154,14 +154,14 @@ class Date(Plan):
         days = as_days(column, self.name) - as_days([self.origin], self.name)[0]
         angles = [2 * np.pi * CIRCLES[circle](as_days(column, self.name)) for circle in self.circles]
         around = [turn(angle) for angle in angles for turn in (np.sin, np.cos)]
-        # A gap lies in the centre of a circle.
+        # Missing entries go to the centre of a circle.
         filled = [_filled(part, None if self.fill is None else 0.0) for part in around]
         return np.column_stack([_filled(days, self.fill), *filled, *_gaps(self, days)])
 
 
 @dataclass(frozen=True)
 class Left(Plan):
-    """A column that is left out, and why."""
+    """A column that is left out, with the reason in ``note``."""
 
     name: str
     note: str
@@ -179,7 +179,7 @@ class Left(Plan):
         return np.empty((len(column), 0))
 
 
-#: How far around a circle a time lies, of its days since 1970-01-01, a Thursday.
+#: Position on a circle, as a fraction of a turn, from days since 1970-01-01, a Thursday.
 CIRCLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "year": lambda days: days / _YEAR % 1,
     "week": lambda days: np.floor(days) % 7 / 7,
@@ -188,7 +188,7 @@ CIRCLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def as_numbers(column: Any, name: str) -> np.ndarray:
-    """A column as floats, lengths of time in days, NaN where it is missing; what is no number is named in an error."""
+    """A column as floats: durations in days, NaN for missing entries; an error names entries that are not numbers."""
     pd = pandas()
     column = pd.Series(column)
     if column.dtype.kind == "m":
@@ -212,9 +212,9 @@ def as_numbers(column: Any, name: str) -> np.ndarray:
 
 
 def as_days(column: Any, name: str) -> np.ndarray:
-    """A column of dates as days since 1970-01-01, NaN where it is missing.
+    """A column of dates as days since 1970-01-01, NaN for missing entries.
 
-    Dates with a zone are those of UTC at the same moment; dates without one are taken for UTC.
+    Dates with a time zone are converted to UTC; dates without one are taken as UTC.
 
     >>> as_days(["1970-01-02", "9999-12-31", "1970-01-01T12:00-06:00"], "seen").tolist()
     [1.0, 2932896.0, 0.75]
@@ -223,7 +223,7 @@ def as_days(column: Any, name: str) -> np.ndarray:
     column = pd.Series(column)
     missing, given = column.isna().to_numpy(), column
     if column.dtype.kind != "M":
-        # Texts, and dates of other kinds as texts; a number might pass for a year, or for seconds since 1970.
+        # Everything is parsed as a string: a number could be read as a year, or as seconds since 1970.
         column = column.astype(object).where(~missing, None).map(str, na_action="ignore")
         column = column.where(column.str.fullmatch(ISO_DATE, na=False), None) if not missing.all() else column
     times = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601" if column.dtype.kind != "M" else None)
@@ -237,18 +237,18 @@ def as_days(column: Any, name: str) -> np.ndarray:
 
 
 def levels_of(column: Any) -> tuple[list[str], np.ndarray]:
-    """The levels of a column as sorted texts, and the place of each row's among them: -1 where it is missing."""
+    """The levels of a column as sorted strings, and the index of each row's level: -1 if it is missing."""
     pd = pandas()
     codes, values = pd.factorize(pd.Series(column))
     texts = [text_of(value) for value in values]
     levels = sorted(set(texts))
     places = {level: place for place, level in enumerate(levels)}
-    # The last entry is that of code -1.
+    # The last entry is for code -1.
     return levels, np.array([*(places[text] for text in texts), -1])[codes]
 
 
 def holds_texts(column: Any) -> bool:
-    """Whether entries of a column are texts.
+    """Whether entries of a column are strings.
 
     >>> holds_texts(["a", None, 2]), holds_texts([1, 2]), holds_texts([True, None])
     (True, False, False)
@@ -260,7 +260,7 @@ def holds_texts(column: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A level as a text: whole numbers are the same whether they were read as integers or, beside gaps, as floats.
+    """A level as a string; integers give the same whether read as integers or, beside missing entries, as floats.
 
     >>> text_of(2.0), text_of(2), text_of(True), text_of("two")
     ('2', '2', 'True', 'two')

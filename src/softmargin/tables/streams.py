@@ -16,7 +16,7 @@ __all__ = ["Encoded", "representative"]
 
 
 class Encoded(NamedTuple):
-    """A source whose rows an encoder has turned into numbers, each batch when it is read."""
+    """A source whose rows are encoded as numbers, batch by batch, as they are read."""
 
     source: Source
     encoder: Any
@@ -33,7 +33,7 @@ class Encoded(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Some rows, with the keys by which some of them are chosen, and their weights."""
+    """Candidate rows, with the keys by which the sample is chosen, and their weights."""
 
     frame: Any
     key: np.ndarray
@@ -41,9 +41,9 @@ class _Part(NamedTuple):
 
 
 def representative(source: Source, n_rows: int = MOST_ROWS) -> tuple[Any, np.ndarray | None]:
-    """Random rows of a source as one frame, by which to decide what becomes of its columns; and their weights, if any.
+    """A random sample of a source as one frame, to decide how columns are encoded, and its weights, if any.
 
-    They are those of smallest keys, as in `softmargin.chunks`: batches make no difference.
+    It consists of the rows with the smallest keys, as in `softmargin.chunks`, and does not depend on the batches.
     """
     kept: list[_Part] = []
     first, is_weighted = 0, False
@@ -69,7 +69,7 @@ def representative(source: Source, n_rows: int = MOST_ROWS) -> tuple[Any, np.nda
 
 
 def _smallest(parts: list[_Part], n: int) -> _Part:
-    """The rows of smallest keys, in their order."""
+    """The ``n`` rows with the smallest keys, in their original order."""
     frame = pandas().concat([part.frame for part in parts], ignore_index=True)
     key, weight = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
     if len(key) <= n:
@@ -79,5 +79,5 @@ def _smallest(parts: list[_Part], n: int) -> _Part:
 
 
 def by_columns(source: Source, names: Any, texts: tuple[str, ...] = ()) -> Source:
-    """A source by the columns that a model knows, if these have names, in the types of its fit."""
+    """A source restricted to the columns of a model, if these have names, with strings where its fit had strings."""
     return source.only(list(names), texts=texts) if isinstance(source, Parquet) and names is not None else source

@@ -1,4 +1,4 @@
-"""A frame for models that take names as they are."""
+"""Frames for models that use categories by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TableTidier"]
 
 @dataclass(frozen=True)
 class Name(Plan):
-    """A column of names, which stays what it is; a gap is a name as well."""
+    """A column of categories, which is left as it is; missing entries form a category of their own."""
 
     name: str
     note: str = ""
@@ -39,24 +39,24 @@ class Name(Plan):
 
 
 class TableTidier(FrameTransformer):
-    """Leaves a table nearly as it is, for `BayesianMixedSVC`, which knows names, groups and gaps among numbers.
+    """Leaves a table nearly as it is, for `BayesianMixedSVC`, which handles categories, groups and missing numbers.
 
-    Dates become days since the first one, under the name of their column; missing names become a name; numbers that
-    were written as texts become numbers.  No column is left out, for a formula may ask for it.
+    Dates become days since the first one, under the name of their column; missing categories become a category; numbers
+    written as strings become numbers.  No column is left out, since a formula may refer to it.
 
     Parameters
     ----------
     categorical : sequence of column names
-        Columns whose numbers are names.
+        Columns whose numbers are categories.
     keep : sequence of column names
         As in `TableEncoder`; here every column is kept.
 
     Attributes
     ----------
     plans_ : tuple
-        What becomes of each column, in order.
+        The encoding of each column, in order.
     n_features_in_ : int
-    feature_names_in_ : array of the names of the columns, where they have names
+    feature_names_in_ : array of the names of the columns, if they have names
 
     Examples
     --------
@@ -70,7 +70,7 @@ class TableTidier(FrameTransformer):
         self.categorical, self.keep = categorical, keep
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TableTidier:
-        """Looks at the columns of a frame; rows of weight 0 are not there."""
+        """Examines the columns of a frame, ignoring rows of weight 0."""
         frame, weight = counted(self._frame(X, reset=True), sample_weight)
         names = [str(name) for name in frame.columns]
         wished, _ = (known_names(wish, getattr(self, wish), names) for wish in ("categorical", "keep"))
@@ -78,7 +78,7 @@ class TableTidier(FrameTransformer):
         return self
 
     def transform(self, X: Any) -> Any:
-        """The frame in order; an array for an array, whose columns have places and no names."""
+        """The frame with tidied columns, or an array for an array."""
         check_is_fitted(self)
         frame = self._frame(X, reset=False)
         columns = {plan.name: _tidy(plan, frame.iloc[:, i]) for i, plan in enumerate(self.plans_)}
@@ -86,7 +86,7 @@ class TableTidier(FrameTransformer):
         return tidy if hasattr(X, "columns") else tidy.to_numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The names of the columns, which stay."""
+        """The names of the columns, which do not change."""
         check_is_fitted(self)
         return np.array([plan.name for plan in self.plans_], dtype=object)
 
