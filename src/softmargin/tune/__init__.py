@@ -1,16 +1,16 @@
-r"""The kernel's parameters, as the data prefer them.
+r"""Choosing the kernel's parameters.
 
-The judge is the objective of every fit, :math:`F = bound - KL`, at its optimum over beliefs: a function of the kernel's
-log-parameters :math:`\theta` alone (the type-II maximum of Wenzel et al. 2017, section 4.3).  At that optimum ``F`` has
-no slope in the belief, so its slope in :math:`\theta` is that of the rows with the belief held, and by the whitening
-the divergence has none: one more sum over rows.
+The criterion is the objective of every fit, :math:`F = bound - KL`, at its optimum over beliefs: a function of the
+kernel's log-parameters :math:`\theta` alone (type-II maximum likelihood, as in Wenzel et al. 2017, section 4.3).  At
+that optimum, the gradient of ``F`` in the belief is zero, so its gradient in :math:`\theta` is that of the bound at a
+fixed belief, one more sum over rows; thanks to the whitening, the divergence does not depend on :math:`\theta`.
 
-From one kernel to the next it is not the belief that is carried over but the rows' sites ``(w, b)``: the belief that
-they imply under the *new* features is nearly the best there, and two or three updates settle it.
+From one kernel to the next, it is not the belief that is carried over but the rows' sites ``(w, b)``.  Under the *new*
+features they imply a belief near the new optimum, and two or three updates reach it.
 
-The hinge is no normalised likelihood, and its bound judges length-scales poorly on small tables.  The logistic bound is
-a true one, and the default judge whatever the loss.  Losses that are quadratics can also be tuned as Izmailov and
-Kropotov (2017) did (`softmargin.tune.quadratic`).
+The hinge is not a normalised likelihood, and its bound judges length-scales poorly on small tables.  The logistic
+bound is a bound on a normalised likelihood, and by default it judges kernels for every loss.  Losses that are quadratic
+can also be tuned as in Izmailov and Kropotov (2017) (`softmargin.tune.quadratic`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = [
     "typical",
 ]
 
-#: The words of ``tune=`` that serve any loss; `QUADRATIC_TUNINGS` are those for quadratics alone.
+#: Values of ``tune=`` for any loss; `QUADRATIC_TUNINGS` are those for quadratic losses only.
 TUNINGS = ("logistic", "bound", "bound-steps", "loo")
 #: Variational updates before each plain gradient step, as in the paper.
 _UPDATES_PER_STEP = 10
-#: Logarithms of length-scales begin no further above the typical than this where more rows are asked.
+#: When a larger panel continues a search, log-length-scales start no further above the typical ones than this.
 _LONGEST = 0.7
-#: Factors of the variances that the leave-one-out loss may prefer.
+#: Factors on the variances that are compared by leave-one-out loss.
 _FACTORS = (0.25, 4.0)
 
 
@@ -69,10 +69,10 @@ def choose_kernel(
     n_jobs: int = 1,
     rounds: Rounds = PUBLISHED,
 ) -> Choice:
-    """The kernel that the rows prefer, by one of `TUNINGS` or `QUADRATIC_TUNINGS`.
+    """The best kernel for some rows by one of `TUNINGS` or `QUADRATIC_TUNINGS`.
 
-    Every panel begins where the one before it ended.
-    Length-scales have their prior about the columns' spread, wherever the given ones are; variances about the given.
+    Each panel continues where the last one ended.  The prior of length-scales is centred at the columns' spread,
+    whatever their given values; that of variances is centred at the given ones.
     """
     center = typical(kernel, columns)
 
@@ -80,15 +80,15 @@ def choose_kernel(
         space, choice, history, paired = Space.around(center, apart, variances), kernel, [], False
         for judges in panels:
             if isinstance(choice, Choice) and is_over(monitor):
-                break  # more rows would be asked about this kernel alone
+                break  # a larger panel would have time for this kernel only
             near = choice.kernel if isinstance(choice, Choice) else None
             panel = judges.seen_through(near or center, columns, is_near=near is not None)
             start = _reopened(choice, center) if judges.n_classes > 2 and not paired else choice
             judge = evidence(panel)
             choice = alone = maximise(judge, space, optimiser, start, monitor)
-            if optimiser is by_quasi_newton:  # the papers' own ways stay as they are
+            if optimiser is by_quasi_newton:  # the published methods are left unchanged
                 choice = with_pairs(alone, panel, judge, space, columns, monitor)
-            paired |= choice.kernel is not alone.kernel  # such columns would be lost among all that open again
+            paired |= choice.kernel is not alone.kernel  # reopening all columns would lose these
             history += choice.history
         assert isinstance(choice, Choice)
         return choice._replace(history=history)
@@ -109,9 +109,9 @@ def choose_kernel(
 
 
 def _reopened(choice: Kernel | Choice, center: Kernel) -> Kernel | Choice:
-    """A choice, its longest length-scales shortened to where more rows can still tell them from longer ones.
+    """A choice with its longest length-scales shortened until their gradients no longer vanish.
 
-    A column that few rows switched off has no slope left by which more of them would find it again.
+    Otherwise a column that a small panel switched off could not be recovered by a larger one.
     """
     if not isinstance(choice, Choice):
         return choice
@@ -121,7 +121,7 @@ def _reopened(choice: Kernel | Choice, center: Kernel) -> Kernel | Choice:
 
 
 def _way_up(how: str, rounds: Rounds) -> tuple[int, Optimiser]:
-    """Most updates of a belief before its slopes are taken, and the way up the slopes."""
+    """The most updates of a belief before gradients are computed, and the optimiser."""
     ways: dict[str, tuple[int, Optimiser]] = {
         "bound-steps": (_UPDATES_PER_STEP, by_gradient_steps),
         "alternate": (rounds.n_updates, by_rounds(rounds.n_evaluations)),
@@ -132,7 +132,7 @@ def _way_up(how: str, rounds: Rounds) -> tuple[int, Optimiser]:
 
 
 def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:
-    """The alternatives to a choice: its length-scales tied, and either's variances greater and smaller."""
+    """Alternatives to a choice: one with tied length-scales, and both with larger and smaller variances."""
     yield tied
     for base in (choice, tied):
         variance = base.kernel.has_role("variance")
@@ -143,7 +143,7 @@ def _rivals(choice: Choice, tied: Choice) -> Iterator[Choice]:
 def _kept_by_left_out(
     judges: Judges, choice: Choice, rivals: list[Choice], likelihood: Likelihood, monitor: Monitor | None = None
 ) -> Choice:
-    """The choice, unless a rival's leave-one-out loss is less by more than a standard error of the difference."""
+    """The choice, unless a rival's leave-one-out loss is lower by more than a standard error of the difference."""
     own, best, least = judges.left_out_losses(choice.kernel, likelihood, monitor), choice, 0.0
     for rival in rivals:
         if is_over(monitor):

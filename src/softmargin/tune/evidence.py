@@ -1,4 +1,4 @@
-"""How well a kernel explains some rows: the objective at its optimum over beliefs, and its slopes."""
+"""The evidence for a kernel on some rows: the objective at its optimum over beliefs, and its gradient."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from ..together import step_together
 
 T = TypeVar("T")
 
-#: Rows of a block: few enough for threads to share a small panel, whatever their number, and to fit the cache.
+#: Rows of a block: few enough to fit the cache, and to spread a small panel over any number of threads.
 _BLOCK_ROWS = 512
-#: Beliefs of at least so many rows are settled in single precision.
+#: From this many rows on, beliefs are computed in single precision.
 _MANY_ROWS = 1024
-#: Nats within which a belief is at its optimum, also as a share of the rows, and most updates on the way.
+#: A belief has converged within this many nats, or this share of the rows, and after at most this many updates.
 _SETTLED, _SETTLED_SHARE, MOST_UPDATES = 1e-2, 1e-4, 20
-#: The logistic likelihood with as many nodes as a judge needs.
+#: The logistic likelihood with as many nodes as evaluating kernels needs.
 LOGISTIC_JUDGE = Quadrature(Logistic(), n_nodes=12)
 
 
 def logistic_judge(n_classes: int) -> Likelihood:
-    """The logistic likelihood that judges kernels, for so many classes.
+    """The logistic likelihood by which kernels are judged, for a number of classes.
 
-    Each class against the others: its beliefs settle in fewer updates than those of a softmax, and the kernels are no
-    worse.
+    With more than two it is one-versus-rest, whose beliefs converge in fewer updates than those of a softmax, with no
+    worse kernels.
     """
     return LOGISTIC_JUDGE if n_classes == 2 else OneVersusRest(LOGISTIC_JUDGE)
 
 
 class Judged(NamedTuple):
-    """A kernel's objective, its slopes in ``theta``, and the belief at which they were found."""
+    """A kernel's objective, its gradient in ``theta``, and the rows and belief at which it was evaluated."""
 
     value: float
     slopes: np.ndarray
@@ -51,8 +51,8 @@ class Judged(NamedTuple):
 
 
 class _Settling(NamedTuple):
-    """A belief on its way to the optimum: the sites it came from, those that it asks for, block by block, and how
-    classes meet there."""
+    """A belief on its way to the optimum: the sites that imply it and the sites at it, block by block, and the coupling
+    of classes there."""
 
     value: float
     belief: Any
@@ -65,7 +65,7 @@ class Evidence:
     """The objective at a kernel with the belief at its optimum, on rows that fit in memory.
 
     The sites of the last kernel are kept as the start for the next.  ``n_updates`` limits the updates of the belief
-    before the slopes are taken; the paper takes ten.
+    before the gradient is computed; the paper uses ten.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Evidence:
             self._prior = Classwise.alike(self._prior, n_classes)
         self._sites = tuple(self._first_sites(y) for _, y, _ in self._blocks)
         self._is_single = len(y) >= _MANY_ROWS
-        # Beliefs of many classes settle more slowly, and there are more of them to be near.
+        # With more classes, beliefs converge more slowly, and the tolerance is for their sum.
         self._tolerance = (n_classes - 1) * max(_SETTLED, _SETTLED_SHARE * float(weight.sum()))
 
     def _first_sites(self, y: np.ndarray) -> Sites:
-        """Those of a standard normal."""
+        """The sites at a standard normal."""
         zeros = np.zeros(len(y) if self._n_classes == 2 else (len(y), self._n_classes))
         return self._likelihood.sites(y, zeros, zeros + 1)
 
@@ -101,22 +101,22 @@ class Evidence:
         return rows.lift(X) if self._n_classes == 2 else ClasswiseFeatures(rows.lift(X))
 
     def begin_from(self, judged: Judged) -> None:
-        """Takes the sites from a belief found on other rows."""
+        """Starts from the sites at a belief found on other rows."""
         self._sites = self._asked([self._lifted(judged.rows, X) for X, _, _ in self._blocks], judged.belief)
 
     def row_slopes(self, judged: Judged) -> np.ndarray:
-        r"""Slopes of each row's ``l`` in its :math:`\mu`, for many classes in each of theirs."""
+        r"""The derivative of each row's ``l`` in its :math:`\mu`; with more than two classes, one for each."""
         sites = self._asked([self._lifted(judged.rows, X) for X, _, _ in self._blocks], judged.belief)
         return np.concatenate([b - w * self._latent[index].mu for index, (_, w, b) in enumerate(sites)])
 
     def at(self, kernel: Kernel) -> Judged:
-        """The objective and its slopes in ``theta`` at a kernel."""
+        """The objective at a kernel and its gradient in ``theta``."""
         rows = InducingRows.at(kernel, self._points)
         value, belief, slopes = self._settled(rows)
         return Judged(value, in_theta(rows, slopes), rows, belief)
 
     def through(self, kernel: Kernel, points: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective through other points, and its slopes in them."""
+        """The objective with other points, and its gradient in them."""
         rows = InducingRows.at(kernel, points)
         value, _, slopes = self._settled(rows, points=True)
         return value, in_points(rows, slopes)
@@ -134,7 +134,7 @@ class Evidence:
         return value, belief, _sum(self._each(one_block))
 
     def _settle(self, features: Sequence[Features]) -> _Settling:
-        """Updates of the belief, shortened where a full one descends, until they gain nothing more."""
+        """Updates the belief until it converges, with shorter steps where a full one descends."""
         best = self._update(features, self._sites)
         rate = 1.0
         for _ in range(self._n_updates - 1):
@@ -152,7 +152,7 @@ class Evidence:
         return best
 
     def _update(self, features: Sequence[Features], sites: tuple[Sites, ...], belief: Any = None) -> _Settling:
-        """The belief that sites imply, unless it is known, and the sites that it asks for."""
+        """The belief that sites imply, unless it is given, and the new sites at that belief."""
         belief = self._implied(features, sites) if belief is None else belief
         asked = self._asked(features, belief)
         bound = sum(weight @ block.l for (_, _, weight), block in zip(self._blocks, asked, strict=True))
@@ -170,9 +170,9 @@ class Evidence:
         return self._prior.given(*_sum(self._each(one_block)), (None,) * self._n_classes)
 
     def _next(self, features: Sequence[Any], at: _Settling) -> tuple[tuple[Sites, ...], Any]:
-        """The sites that a belief asks for, and the belief that they imply, if it is known by now.
+        """The sites of the next update, and the belief that they imply, if it is a by-product (None otherwise).
 
-        Where classes answer to each other, they are such as move all of them at once.
+        If the likelihood couples classes, they are the sites of a joint step of all classes.
         """
         if not self._likelihood.couples:
             return at.asked, None
@@ -197,7 +197,7 @@ class Evidence:
         return tuple(self._each(one_block))
 
     def _ties(self, index: int, sites: Sites) -> Any:
-        """How classes meet in a block, at the belief that was last asked."""
+        """The coupling of classes in a block, at the belief whose sites were computed last."""
         latent = self._latent[index]
         return self._likelihood.ties(self._blocks[index][1], latent.mu, latent.v, sites)
 
@@ -206,7 +206,7 @@ class Evidence:
 
 
 def _by_row(weight: np.ndarray, values: Array) -> np.ndarray:
-    """Weights that go with values of rows, or of rows and classes."""
+    """Weights in a shape that multiplies values of rows, or of rows and classes."""
     return weight if values.ndim == 1 else weight[:, None]
 
 

@@ -1,17 +1,17 @@
-r"""Kernels beside lines and random effects: how well one explains rows that belong to groups.
+r"""Choosing a kernel that is combined with linear terms and random effects.
 
-The latent value is :math:`f = \phi^T c + z^T u` plus what the points leave over: ``c`` are the whitened weights of a
-kernel, and ``u`` all others, of lines and of the row's groups.  The judge is again the objective at its optimum over
-beliefs, now about all of these together and about the variances of the groups.  A kernel that is judged without the
-groups would have to explain them: a column that nearly tells groups apart would make it wiggly.
+The latent value is :math:`f = \phi^T c + z^T u` plus what the points leave unexplained: ``c`` are the whitened weights
+of a kernel, and ``u`` all others, of linear terms and of the row's groups.  The criterion is again the objective at its
+optimum over beliefs, now about all of these together and about the variances of the groups.  A kernel that is judged
+without the groups would have to explain them: a column that nearly identifies groups would make it wiggly.
 
-At the optimum the objective has no slope in the belief.  With the belief held, :math:`\mu = \phi^T m_c + z^T m_u` and
-:math:`v = Var(\phi^T c + z^T u) + k(x, x) - \phi^T \phi`, so
+At the optimum, the gradient of the objective in the belief is zero.  At a fixed belief,
+:math:`\mu = \phi^T m_c + z^T m_u` and :math:`v = Var(\phi^T c + z^T u) + k(x, x) - \phi^T \phi`, so
 
 .. math:: \frac{\partial F}{\partial \phi_i} = (b_i - w_i \mu_i)\, m_c - w_i\, \big(Cov(c, f_i) - \phi_i\big), \qquad
           \frac{\partial F}{\partial k_{ii}} = -\frac{w_i}{2}.
 
-Others enter through the moments of rows alone, and from there all is as without them (`softmargin.rows.slopes`).
+The other weights enter only through the moments of rows; the rest is as without them (`softmargin.rows.slopes`).
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from .judges import Judges, LabelledRows
 from .search import Choice, maximise
 from .space import Space, typical
 
-#: Most rows that judge kernels, and of a group where groups are so many that not all can come.
+#: The most rows that judge kernels, and the most of each group if there are too many groups to include all.
 _MOST_ROWS, _ROWS_OF_A_GROUP = 4096, 16
-#: How far beliefs are settled before their slopes are taken, as a share of the objective, and most passes to get there.
+#: Tolerance, as a share of the objective, and most passes of the fits at which gradients are computed.
 _TOLERANCE, _MOST_PASSES = 1e-5, 60
 
-#: The rows and the prior of a model, from the rows of its kernel, which are the last of its fixed effects.
+#: Builds the rows and the prior of a model around the rows of its kernel, which come last among the fixed effects.
 Around = Callable[[InducingRows], tuple[GroupedRows, Structured]]
 
 
 class GroupedJudges(NamedTuple):
-    """The rows that judge kernels, the first ``n_fixed`` of their columns those of the kernel, and points for these."""
+    """The rows that judge kernels, whose first ``n_fixed`` columns are those of the kernel, and points in these."""
 
     rows: LabelledRows
     n_fixed: int
@@ -59,17 +59,17 @@ class GroupedJudges(NamedTuple):
     def of(
         cls, rows: LabelledRows, n_fixed: int, code: int | None, kernel: Kernel, columns: Columns, n_classes: int = 2
     ) -> GroupedJudges:
-        """Some rows of a table, through points placed for a kernel; ``code`` is the column of the finest groups."""
+        """A sample of rows, with points placed for a kernel; ``code`` is the column of the finest groups."""
         chosen = _some(rows.merged(), code)
         fixed = Judges.of(chosen._replace(X=chosen.X[:, :n_fixed]), n_classes=n_classes)
         return cls(chosen, n_fixed, fixed.seen_through(kernel, columns, is_near=False).points, n_classes)
 
 
 class GroupedEvidence:
-    """The objective at a kernel with the belief at its optimum, as `softmargin.tune.Evidence`, for kernels that are a
-    part of the model only.
+    """The objective at a kernel with the belief at its optimum, like `softmargin.tune.Evidence`, where the kernel is
+    only a part of the model.
 
-    The belief of the last kernel is the start for the next: points are whitened, so it is not far.
+    The belief of the last kernel is the start for the next; since points are whitened, it is not far from the optimum.
     """
 
     def __init__(self, judges: GroupedJudges, around: Around, n_jobs: int = 1, monitor: Monitor | None = None) -> None:
@@ -78,7 +78,7 @@ class GroupedEvidence:
         self._last: Point | None = None
 
     def at(self, kernel: Kernel) -> Judged:
-        """The objective and its slopes in ``theta`` at a kernel."""
+        """The objective at a kernel and its gradient in ``theta``."""
         seen = InducingRows.at(kernel, self._judges.points)
         problem = self._problem(seen)
         last: dict[str, Any] = {} if self._last is None else {"start": self._last.natural, "before": self._last.belief}
@@ -100,7 +100,7 @@ class GroupedEvidence:
         return Problem(table, rows, logistic_judge(n_classes), prior, self._n_jobs)
 
     def _slopes(self, problem: Problem, kernel: InducingRows, belief: Any) -> Slopes:
-        """Those of all rows, at a belief as they see it."""
+        """The gradient over all rows at a fixed belief, given as rows see it."""
         rows: Any = problem.rows.rows if isinstance(problem.rows, ClasswiseRows) else problem.rows
         where = slice(rows.fixed.n_weights - kernel.n_weights, rows.fixed.n_weights)
 
@@ -128,27 +128,27 @@ def choose_kernel_within(
     monitor: Monitor | None = None,
     n_jobs: int = 1,
 ) -> Choice:
-    """The kernel that the rows prefer where lines and groups explain what is theirs.
+    """The best kernel beside the linear terms and groups of a model.
 
-    The search begins at the given one, or where length-scales are typical, whichever is better.
+    The search starts at the given kernel or at typical length-scales, whichever is better.
     """
     evidence: Any = GroupedEvidence(judges, around, n_jobs, monitor)
     return maximise(evidence, Space.around(typical(kernel, columns)), start=kernel, monitor=monitor)
 
 
 def _in_features(features: Any, where: slice, belief: Any, mu: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Slopes in the kernel's features of each row, for one class; ``where`` they are in the core."""
+    """The gradient in the kernel's features of each row for one class; ``where`` is their position in the core."""
     away = features.cross(belief)[:, where] - features.phi[:, where]
     return (b - w * mu)[:, None] * belief.core_mean[where] - w[:, None] * away
 
 
 def _by_class(values: np.ndarray) -> np.ndarray:
-    """The values of each class, one a row."""
+    """The values as an array with one row for each class."""
     return values[None] if values.ndim == 1 else values.T
 
 
 def _some(rows: LabelledRows, code: int | None) -> LabelledRows:
-    """All rows, or where these are many some of each group, and where groups are many some of those."""
+    """All rows, or, if there are too many, some rows of each group, and, if there are too many groups, some groups."""
     n = len(rows.y)
     if n <= _MOST_ROWS:
         return rows
@@ -158,7 +158,7 @@ def _some(rows: LabelledRows, code: int | None) -> LabelledRows:
     n_groups = codes.max() + 1
     order = np.lexsort([rng.permutation(n), codes])
     starts = np.concatenate([[0], np.flatnonzero(np.diff(codes[order])) + 1])
-    place = np.arange(n) - np.repeat(starts, np.diff([*starts, n]))  # of each row in its group
+    place = np.arange(n) - np.repeat(starts, np.diff([*starts, n]))  # each row's rank in its group
     few = order[place < max(_ROWS_OF_A_GROUP, _MOST_ROWS // n_groups)]
     turn = rng.permutation(n_groups)[codes[few]]
     chosen = np.sort(few[np.argsort(turn, kind="stable")][:_MOST_ROWS])

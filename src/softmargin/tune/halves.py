@@ -1,12 +1,12 @@
-r"""How far the variance of many classes may go from where it begins: one half of the rows foretells the other.
+r"""How far the kernel's variance may move from its start with more than two classes: decided by held-out predictions.
 
-The evidence of many classes often asks for a large variance and for long length-scales, which together are all but
-a polynomial of low degree.  Evidence is :math:`\sum_i \log p(y_i \mid y_1 \dots y_{i-1})`: what is learned from few
-rows counts as much as what is learned from all, and few rows learn such a function soonest.  Rows to come are asked of
-all rows, and by then a kernel of shorter length-scales may have overtaken it, which an optimum of the evidence does
-not say.  On other tables the large variance is right.  So kernels are tuned on one half of the rows with the variance
-held near its start and with it free, and their models, of the loss that was asked for, foretell the other half, which
-neither has seen.  The smaller log loss decides.
+With more than two classes, the evidence often favours a large variance and long length-scales, which together are
+nearly a polynomial of low degree.  The evidence is :math:`\sum_i \log p(y_i \mid y_1 \dots y_{i-1})`: predictions
+from few rows count as much as those from nearly all, and such a function is learned soonest from few rows.  New rows
+are predicted from all rows, and then a kernel with shorter length-scales may be better, which the evidence does not
+show.  On other tables, the large variance is right.  So two kernels are tuned on one half of the rows, one with the
+variance held near its start and one with it free.  Models with the requested loss then predict the other half, which
+neither kernel has seen, and the smaller log loss decides.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .judges import Judges
 from .search import is_over, maximise
 from .space import HELD, VARIANCES, Space
 
-#: Points that a half is seen through: short length-scales look worse through fewer.
+#: Inducing points for each half; with fewer, short length-scales would look worse.
 _POINTS = 128
-#: Fewer rows tell nothing of another half.
+#: With fewer rows, predictions of the other half say too little.
 _FEWEST_ROWS = 80
 
 
@@ -38,7 +38,7 @@ def variance_deviation(
     monitor: Monitor | None = None,
     n_jobs: int = 1,
 ) -> float:
-    """The prior deviation of the logarithms of variances: `HELD`, or `VARIANCES` where that foretells rows better."""
+    """The prior standard deviation of log-variances: `HELD`, or `VARIANCES` if that predicts held-out rows better."""
     if not center.has_role("variance").any() or len(judges.y) < _FEWEST_ROWS:
         return VARIANCES
     seen, unseen = halves(judges, columns)
@@ -56,8 +56,8 @@ def variance_deviation(
 
 
 def halves(judges: Judges, columns: Columns) -> tuple[Judges, Judges]:
-    """Half of the rows of each class, drawn by chance, and the others; they count for one each on average, or less."""
-    # One draw for all rows: what classes are called does not matter.
+    """A random half of the rows of each class, and the rest; weights are scaled so that they average at most one."""
+    # One draw for all rows, so that the names of classes do not matter.
     ticket, is_first = np.random.RandomState(0).permutation(len(judges.y)), np.zeros(len(judges.y), dtype=bool)
     for rows in by_class(judges.y):
         is_first[rows[np.argsort(ticket[rows])][: (len(rows) + 1) // 2]] = True

@@ -1,4 +1,4 @@
-"""The rows of a table that judge kernels."""
+"""Judges: the rows of a table on which kernels are evaluated."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from ..sampling import allotted, by_class, distinct_labelled, drawn_by_weight
 from ..steps import Ascent, ascend
 from .evidence import MOST_UPDATES, Evidence
 
-#: Most rows that judge kernels, and the points they are seen through: one for so many rows, within limits.
+#: The most judges in the first panel, and their inducing points: one per this many rows, within limits.
 _FIRST_ROWS, _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS = 1024, 8, 64, 128
-#: Further panels, for tables of more than so many rows: their rows and points.
+#: Further panels: for tables of more than this many rows, the numbers of rows and points.
 _FURTHER_PANELS = ((_FIRST_ROWS, 2048, 96), (50_000, 8192, 256))
-#: The same for more than two classes: functions that are many look too smooth through few points, and their fits are
-#: long enough for a longer look.  Rows times classes times squared points stay below a limit.
+#: The same for more than two classes, where several functions look too smooth through few points, and a fit takes long
+#: enough to justify a longer search.  Rows times classes times squared points stay below a limit.
 _PANELS_OF_CLASSES, _MOST_WORK = ((_FIRST_ROWS, 2048, 96), (4096, 8192, 512)), 3 * 8192 * 512**2
-#: Few points are not told apart by more rows than this for each.
+#: With few points, more rows than this for each point add nothing.
 _MOST_ROWS_PER_POINT = 32
-#: How often a row of theirs may count, for the rows of the table that it stands for: their points are few enough that
-#: so many more rows would hardly say anything else, but say it louder.
+#: How often a row of a further panel may count, for the rows of the table that it represents.  With so few points, that
+#: many more rows would give nearly the same sums, only larger.
 _GROWTH = 8.0
-#: How far the fits go whose leave-one-out losses are compared.
+#: Tolerance, and most passes, of the fits whose losses are compared.
 _LOO_TOLERANCE, _LOO_PASSES = 1e-4, 50
 
 
 class LabelledRows(NamedTuple):
-    """Rows with their labels, their weights, and the weight of one copy of each."""
+    """Rows with labels, weights, and the weight of a single copy of each."""
 
     X: Any
     y: np.ndarray
@@ -46,17 +46,17 @@ class LabelledRows(NamedTuple):
     unit: np.ndarray
 
     def merged(self) -> LabelledRows:
-        """Repeats of a row with its label as one, in an order of their own."""
+        """Merges rows that agree in values and label, and puts them in an order that does not depend on the table's."""
         X, y, which = distinct_labelled(dense(self.X), self.y)
         unit = np.zeros(len(y))
         np.maximum.at(unit, which, self.unit)
         return LabelledRows(X, y, np.bincount(which, weights=self.weight), unit)
 
     def sample(self, size: int, rng: np.random.RandomState, growth: float = 1.0) -> LabelledRows:
-        """At most ``size`` rows, those of each class drawn in proportion to weight; rare classes are drawn more often.
+        """At most ``size`` rows, drawn within each class in proportion to weight; rare classes are oversampled.
 
-        Together they weigh what they would as a sample of single rows, or ``growth`` times that, but no more than all
-        rows do; each class has its proportion.
+        Their total weight is ``growth`` times ``size``, but at most that of all rows, and is divided between classes in
+        their true proportions.
         """
         if len(self.y) <= size:
             return self
@@ -73,7 +73,7 @@ class LabelledRows(NamedTuple):
 
 
 class Judges(NamedTuple):
-    """The rows that judge kernels, distinct and with their weights, the weight of one copy, and points to see them."""
+    """The distinct rows that judge kernels, their weights, the weight of one copy of each, and inducing points."""
 
     X: np.ndarray
     y: np.ndarray
@@ -84,7 +84,7 @@ class Judges(NamedTuple):
 
     @classmethod
     def of(cls, rows: LabelledRows, n_points: int | None = None, n_classes: int = 2) -> Judges:
-        """All of the given rows."""
+        """All of the given rows as judges."""
         rows = rows.merged()
         if n_points is None:
             n_points = int(np.clip(len(rows.y) // _ROWS_PER_POINT, _FEWEST_POINTS, _MOST_POINTS))
@@ -98,9 +98,9 @@ class Judges(NamedTuple):
         most_points: int = _FURTHER_PANELS[-1][2],
         n_classes: int = 2,
     ) -> list[Judges]:
-        """The rows that judge the kernels of a table: few to come near the best, and where there are more, more to end.
+        """Panels of judges for a table: a small one to get near the optimum, and larger ones if there are more rows.
 
-        No panel has more points than the model will: with few points longer length-scales are better.
+        No panel has more points than the model will have, because with few points longer length-scales are better.
         """
         rows = rows.merged() if rows.X.shape[0] * rows.X.shape[1] <= MERGED_NUMBERS else rows
         panels = [cls.of(rows.sample(_FIRST_ROWS, rng), n_classes=n_classes)]
@@ -108,20 +108,20 @@ class Judges(NamedTuple):
             if len(rows.y) > above:
                 points = min(n_points, most_points, int((_MOST_WORK / n_rows / n_classes) ** 0.5))
                 enough = max(_FIRST_ROWS, min(n_rows, _MOST_ROWS_PER_POINT * points))
-                if n_classes == 2 or enough > len(panels[-1].y):  # few points have been told what they can see
+                if n_classes == 2 or enough > len(panels[-1].y):  # with few points, more rows add nothing
                     panels.append(cls.of(rows.sample(enough, rng, _GROWTH), points, n_classes))
         return panels
 
     def of_blurred(self, columns: Columns) -> Judges:
-        """The same rows, which are means and deviations of columns, through points that are known."""
+        """The same rows, given as means and standard deviations of columns, with points made of the means alone."""
         return self._replace(points=np.unique(self.points[:, : len(columns.spread)], axis=0))
 
     def means(self, columns: Columns) -> np.ndarray:
-        """The rows, with means in place of entries that are missing."""
+        """The rows, with means in place of missing entries."""
         return self.X[:, : len(columns.spread)]
 
     def seen_through(self, kernel: Kernel, columns: Columns, is_near: bool) -> Judges:
-        """The same rows, through points placed for a kernel; if it is near the best, no more than it needs."""
+        """The same rows with points placed for a kernel; if it is near the optimum, no more points than it needs."""
         every = merged(self.means(columns), self.weight)
         points = explaining(every, kernel, len(self.points), float(self.weight.sum())) if is_near else None
         if points is None and len(every.rows) > len(self.points):
@@ -132,7 +132,7 @@ class Judges(NamedTuple):
         return Evidence(self.X, self.y, self.weight, self.points, likelihood, n_updates, n_jobs, self.n_classes)
 
     def left_out_losses(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None) -> np.ndarray:
-        """The leave-one-out log loss of each row under a kernel, the link fitted to all of them; NaN if unknown."""
+        """The leave-one-out log loss of each row under a kernel, with a link fitted to all rows; NaN if unknown."""
         problem, ascent = self._fitted(kernel, likelihood, monitor)
         record = Inferred(ascent).record(problem, self.unit)
         return np.where(record.weight > 0, record.losses(record.link()), np.nan)
@@ -140,14 +140,14 @@ class Judges(NamedTuple):
     def foretold_losses(
         self, others: Judges, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None
     ) -> np.ndarray:
-        """The log loss of each of other rows under a model of these, the link fitted to all of those."""
+        """The log loss of each of ``others`` under a model of these rows, with a link fitted to ``others``."""
         problem, ascent = self._fitted(kernel, likelihood, monitor)
         latent = problem.rows.lift(others.X).moments(problem.prior.effective(ascent.point.belief))
         link = fit_softmax_link(latent.mu, latent.v, others.y, others.weight)
         return log_losses(link.score(latent.mu, latent.v), others.y)
 
     def _fitted(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None) -> tuple[Problem, Ascent]:
-        """A model of these rows, as it came to rest, or as it was when the user asked for an end: the monitor knows."""
+        """A model of these rows at convergence, or when the user interrupted the fit, which the monitor records."""
         rows: Any = InducingRows.at(kernel, self.points)
         prior: Any = Ridge.isotropic(rows.n_weights)
         table = Table.of(self.X, self.y, self.weight, rows.n_weights)

@@ -1,13 +1,13 @@
-r"""Columns that matter together only, and a kernel that begins by looking at them.
+r"""Detects columns that matter only in pairs, and restarts the search with these columns switched on.
 
-Length-scales begin where every column matters a little.  Among many columns such a kernel hardly sees what two of them
-say only together: it is better to switch them all off, and from there no slope leads back.  What was missed shows in
-the rows' slopes :math:`g_i = \partial l_i / \partial \mu_i` at the end of a search.  A function :math:`\beta\, p(x)`
-beside the kernel's raises the objective with the slope :math:`T = \sum_i c_i g_i p_i` at :math:`\beta = 0`, where
-:math:`c_i` are weights of rows.  If nothing was missed, rows pull up as often as down, and the variance of ``T`` is
-about :math:`V = \sum_i c_i^2 g_i^2 p_i^2`.  For the products :math:`p = x_j x_k` of all pairs these are two matrix
-products, :math:`X^T \mathrm{diag}(c g) X` and :math:`(X \circ X)^T \mathrm{diag}(c g)^2 (X \circ X)`
-(docs/derivations/pairs.md).
+The search starts with every column contributing a little.  Among many columns, such a kernel hardly sees an interaction
+of two of them: it is better to switch all columns off, and from there no gradient leads back.  What was missed shows in
+the rows' derivatives :math:`g_i = \partial l_i / \partial \mu_i` at the end of a search.  Adding a function
+:math:`\beta\, p(x)` to the kernel's raises the objective at the rate :math:`T = \sum_i c_i g_i p_i` at
+:math:`\beta = 0`, where :math:`c_i` are weights of rows.  If nothing was missed, the signs of the terms are random, and
+the variance of ``T`` is about :math:`V = \sum_i c_i^2 g_i^2 p_i^2`.  For the products :math:`p = x_j x_k` of all pairs,
+these are two matrix products, :math:`X^T \mathrm{diag}(c g) X` and
+:math:`(X \circ X)^T \mathrm{diag}(c g)^2 (X \circ X)` (docs/derivations/pairs.md).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .judges import Judges
 from .search import Choice, by_quasi_newton, is_over, maximise_again
 from .space import Space
 
-#: How often a kernel is asked what it has missed.
+#: The most rounds of checking for missed pairs.
 _ROUNDS = 3
-#: The probability with which columns that say nothing are taken for a pair, and most columns that are opened at once.
+#: The probability of a false pair among irrelevant columns, and the most columns switched on at once.
 _LEVEL, _MOST_COLUMNS = 0.01, 8
-#: Most multiplications for the scores: beyond them some rows stand for all, or none where they would be fewer than so.
+#: The most multiplications for the scores.  Beyond it, a subset of rows is used, or none if that would be too small.
 _MOST_WORK, _FEWEST_ROWS = 4e9, 256
-#: Columns whose scores with all others are found at a time.
+#: The number of columns whose scores with all others are computed at a time.
 _BLOCK = 256
-#: Values further from the centre than so many spreads are as far as matters; their fourth powers stay finite.
+#: Standardised values are clipped here; their fourth powers stay finite.
 _FAR = 1e6
 
 
 def with_pairs(
     choice: Choice, panel: Judges, evidence: Evidence, space: Space, columns: Columns, monitor: Monitor | None = None
 ) -> Choice:
-    """A choice, or a better one from where columns are open that say something only in pairs."""
+    """The choice, or a better one found after switching on columns that matter only in pairs."""
     for _ in range(_ROUNDS):
         if choice.judged is None or is_over(monitor):
             break
@@ -52,8 +52,8 @@ def with_pairs(
 
 
 def paired_columns(X: np.ndarray, g: np.ndarray, weight: np.ndarray, columns: Columns) -> list[int]:
-    """Columns whose products say of the slopes ``g`` of rows, or of rows and classes, what chance would not; the
-    clearest first.
+    """Columns whose products explain the derivatives ``g`` of rows (or of rows and classes) better than chance would;
+    the most significant first.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 20))
@@ -66,9 +66,9 @@ def paired_columns(X: np.ndarray, g: np.ndarray, weight: np.ndarray, columns: Co
     if every > 1 and n < every * _FEWEST_ROWS:
         return []
     away = weight[:, None] * (g - np.average(g, axis=0, weights=weight))
-    with np.errstate(over="ignore"):  # what is too far for a number is clipped
+    with np.errstate(over="ignore"):  # values that overflow are clipped
         units = np.clip((X[::every] - columns.center) / columns.spread, -_FAR, _FAR)
-    # A sum of independent signs over its own deviation exceeds t with a probability of at most 2 exp(-t^2 / 2).
+    # A sum with random signs, divided by its standard deviation, exceeds t with probability at most 2 exp(-t^2 / 2).
     limit, pairs = 2 * np.log(d * (d + 1) * g.shape[1] / _LEVEL), []
     for first in range(0, d, _BLOCK):
         scores = pair_scores(units, away[::every], slice(first, first + _BLOCK))
@@ -78,7 +78,7 @@ def paired_columns(X: np.ndarray, g: np.ndarray, weight: np.ndarray, columns: Co
 
 
 def pair_scores(X: np.ndarray, g: np.ndarray, some: slice) -> np.ndarray:
-    r""":math:`T^2 / V` of some columns with all, the largest over the columns of ``g``, which are weighted slopes."""
+    r""":math:`T^2 / V` of some columns with all; the largest over the columns of ``g``, weighted derivatives."""
     squares, scores = X * X, np.zeros((len(X[0, some]), X.shape[1]))
     for slopes in g.T:
         T = (slopes[:, None] * X[:, some]).T @ X
@@ -88,11 +88,12 @@ def pair_scores(X: np.ndarray, g: np.ndarray, some: slice) -> np.ndarray:
 
 
 def opened(kernel: Kernel, space: Space, chosen: list[int], n_columns: int) -> Kernel | None:
-    r"""A kernel with the length-scales of chosen columns as long as they would begin among those in use, or shorter if
-    they are, and variances no smaller than where they begin; None if no length-scale changes.
+    r"""A kernel whose chosen columns have at most the length-scales they would start at among the columns in use, and
+    whose variances are at least those at the start; None if no length-scale changes.
 
-    Length-scales of ``d`` columns begin at :math:`\sqrt d` spreads, for rows to be neither alike nor strangers.  Of
-    the others a column counts by the share of the distance between rows that it has kept.
+    Length-scales of ``d`` columns start at :math:`\sqrt d` spreads, so that rows are neither too similar nor too
+    different.  Here ``d`` is the number of columns in use, of which each column that was not chosen counts only by the
+    share of the squared distance between rows that it has retained.
     """
     theta, begin = kernel.theta.copy(), space.kernel.theta
     for group in space.groups:

@@ -1,4 +1,4 @@
-"""Inducing points that move to where they explain most."""
+"""Optimisation of inducing points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..monitor import Monitor
 from .evidence import logistic_judge
 from .judges import Judges
 
-#: L-BFGS ends when an iteration gains less than this share of the objective, or after so many.
+#: L-BFGS stops when an iteration gains less than this share of the objective, or after this many iterations.
 _TOLERANCE, _MOST_ITERATIONS = 1e-4, 30
 
 
@@ -25,10 +25,10 @@ def moved_points(
     monitor: Monitor | None = None,
     n_jobs: int = 1,
 ) -> np.ndarray:
-    """Points that raise the objective of some rows, from given ones, by L-BFGS in units of each column.
+    """Moves inducing points so as to raise the objective on some rows, by L-BFGS in units of each column.
 
-    The objective is a lower bound at any points, so they cannot be fitted too well.  A loss without a bound leaves the
-    judgement to the logistic one.
+    The objective is a lower bound whatever the points, so they cannot overfit.  For a loss without a bound, the
+    logistic one is used.
     """
     judge = likelihood if likelihood.is_bound else logistic_judge(judges.n_classes)
     evidence = judges._replace(points=points).evidence(judge, n_jobs=n_jobs)
@@ -41,7 +41,7 @@ def moved_points(
         moved = (x.reshape(points.shape) * units).astype(points.dtype)
         try:
             value, slopes = evidence.through(kernel, moved)
-        except NotPositiveDefiniteError:  # points on top of each other: worse than all others
+        except NotPositiveDefiniteError:  # coincident points: worse than all others
             return abs(least) * 2 + 1e3, np.zeros_like(x)
         if -value < least:
             best, least = moved, -value

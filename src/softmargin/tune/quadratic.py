@@ -1,20 +1,20 @@
-r"""Kernels chosen through quadratics that stand in for the rows (Izmailov and Kropotov 2017).
+r"""Choosing kernels with quadratics in place of the rows' log-likelihoods (Izmailov and Kropotov 2017).
 
-Let every row be a quadratic, :math:`c + b f - w f^2 / 2`.  Then the best mean and covariance are one update away, and
-the objective is a function of the kernel and of the quadratics,
+If every row's log-likelihood is a quadratic, :math:`c + b f - w f^2 / 2`, the optimal mean and covariance follow in one
+update, and the objective is a function of the kernel and the quadratics,
 
 .. math:: \hat J(\theta, \xi) = \max_{m, S} \sum_i E[c_i + b_i f_i - w_i f_i^2 / 2] - KL.
 
-Under Jaakkola and Jordan's bound each quadratic is a lower bound of its row and has one parameter, :math:`\xi`; the
-best is :math:`\xi^2 = \mu^2 + v`, where it touches.  Three ways up :math:`\hat J`:
+Under Jaakkola and Jordan's bound, each quadratic is a lower bound with one parameter, :math:`\xi`, and
+:math:`\xi^2 = \mu^2 + v` is optimal.  There are three ways to maximise :math:`\hat J`:
 
-* ``"alternate"`` (vi-JJ, Algorithm 1): a few updates of belief and :math:`\xi`, a few evaluations of L-BFGS over the
-  kernel with :math:`\xi` held, and again.  Neither stage can lower the bound;
+* ``"alternate"`` (vi-JJ, Algorithm 1): alternates a few updates of belief and :math:`\xi` with a few evaluations of
+  L-BFGS over the kernel at fixed :math:`\xi`.  Neither stage can lower the bound;
 * ``"hybrid"``: the same, but L-BFGS moves :math:`\xi` along with the kernel;
 * ``"full"``: L-BFGS over both, and nothing else.
 
-Taylor's expansion about the mean gives quadratics too (vi-Taylor), but no bound: its rounds are damped, and end when
-the kernel comes to rest.  Nothing here computes an objective of its own: it is `Evidence` of a likelihood that is held.
+A Taylor expansion around the mean gives quadratics too (vi-Taylor), but no bound.  Its rounds are damped, and end when
+the kernel has converged.  The objective is always computed by `Evidence`, here with the quadratics held fixed.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from .space import Space
 
 Kind = TypeVar("Kind", bound=Evidence)
 
-#: The words of ``tune=`` that go through quadratics, and those of them that move ``xi``, which Taylor's have not.
+#: Values of ``tune=`` that use quadratics, and those that also optimise ``xi``, which Taylor's expansion lacks.
 QUADRATIC_TUNINGS, JOINT_TUNINGS = ("alternate", "hybrid", "full"), ("hybrid", "full")
-#: Rounds end when so many in a row gain less than this share of the objective, or move the kernel by no more than so
-#: many deviations of its prior where there is no objective to watch.
+#: Rounds end when this many in a row gain less than this share of the objective, or, without a bound to monitor, move
+#: the kernel by less than this many prior standard deviations.
 _CALM, _TOLERANCE, _MOVED = 2, 1e-4, 1e-2
 _MOST_ROUNDS, _ROUNDS_WHEN_NEAR = 40, 6
-#: The least share of a step that is taken: of one to the kernel of a round, and of one to the mode.
+#: The shortest damped steps, as shares of full ones: in the kernel, from round to round, and towards the mode.
 _LEAST_RATE, _SHORTEST = 0.1, 2.0**-10
-#: L-BFGS over kernel and ``xi`` ends when an iteration gains less than this share of the objective.
+#: L-BFGS over kernel and ``xi`` stops when an iteration gains less than this share of the objective.
 _JOINT_TOLERANCE, _JOINT_ITERATIONS, _JOINT_ITERATIONS_WHEN_NEAR = 1e-6, 300, 60
-#: No ``xi`` is smaller than this, below which quadratics are all alike, or greater than its inverse.
+#: The least ``xi``, below which all quadratics are alike; the inverse is the largest.
 _LEAST_XI = 1e-3
 
 
 class Rounds(NamedTuple):
-    """The numbers of Algorithm 1: updates of the belief in a round, and evaluations for the kernel."""
+    """Parameters of Algorithm 1: updates of the belief, and evaluations of the kernel, in each round."""
 
     n_updates: int = 3
     n_evaluations: int = 5
@@ -63,28 +63,28 @@ PUBLISHED = Rounds()
 
 
 def _like(kind: type[Kind], evidence: Evidence) -> Kind:
-    """Another kind of evidence from the same rows, points and sites."""
+    """Another kind of evidence with the same rows, points and sites."""
     other = kind.__new__(kind)
     vars(other).update(vars(evidence))
     return other
 
 
 class Newton(Evidence):
-    r"""The objective under Taylor's expansion, which is no bound: its updates are Newton's steps to the mode.
+    r"""The objective under Taylor's expansion, which is no bound; its updates are Newton steps towards the mode.
 
-    What they ascend is the log posterior at the mean, :math:`\sum_i \log p(y_i \mid \mu_i) - |m|^2 / 2`.  A blend of
-    sites moves the mean up a slope of it, so that steps short enough never descend.
+    They ascend the log posterior density at the mean, :math:`\sum_i \log p(y_i \mid \mu_i) - |m|^2 / 2`.  Blending
+    sites moves the mean in an ascent direction, so that sufficiently short steps never descend.
     """
 
     _log_density: float
 
     @classmethod
     def like(cls, evidence: Evidence) -> Newton:
-        """That of the same rows, points and sites."""
+        """This kind of evidence with the same rows, points and sites."""
         return _like(cls, evidence)
 
     def _settle(self, features: Sequence[Features]) -> _Settling:
-        """Updates of the belief, shortened where a full one descends, until they gain nothing more."""
+        """Updates the belief until it converges, with shorter steps where a full one descends."""
         best, height = self._visit(features, self._sites)
         rate, left = 1.0, self._n_updates - 1
         while left > 0 and rate > _SHORTEST:
@@ -116,21 +116,21 @@ class Newton(Evidence):
 
 
 def _at_its_mean(belief: Any) -> Any:
-    """A belief with the spread of the prior, whose divergence is that of its mean alone."""
+    """The belief with the covariance of the prior, so that the divergence is that of its mean alone."""
     if isinstance(belief, ClassBelief):
         return ClassBelief(tuple(map(_at_its_mean, belief.parts)))
     return belief._replace(root=np.eye(len(belief.mean)), log_det=0.0)
 
 
 class Held(Evidence):
-    """The objective with the rows' quadratics held, at its optimum over beliefs, which is one update away."""
+    """The objective with fixed quadratics, at its optimum over beliefs, which is one update away."""
 
     _constants: list[np.ndarray]
     _squares: list[np.ndarray]
 
     @classmethod
     def touching(cls, evidence: Evidence, judged: Judged) -> Held:
-        """The rows of an evidence, as quadratics that touch at a belief."""
+        """The rows of an evidence, with quadratics that are tangent at a belief."""
         held = _like(cls, evidence)
         held._n_updates = 1
         latent = held._each(lambda index: held._lifted(judged.rows, held._blocks[index][0]).moments(judged.belief))
@@ -138,7 +138,7 @@ class Held(Evidence):
         return held
 
     def _hold(self, moments: Sequence[tuple[Array, Array]]) -> None:
-        r"""Quadratics with the sites of given moments, to touch there: :math:`c = l - b \mu + w (\mu^2 + v) / 2`."""
+        r"""Fixes quadratics that are tangent at given moments: :math:`c = l - b \mu + w (\mu^2 + v) / 2`."""
         sites, self._constants, self._squares = [], [], []
         for (_, y, _), (mu, v) in zip(self._blocks, moments, strict=True):
             l, w, b = self._likelihood.sites(y, mu, v)  # noqa: E741
@@ -162,16 +162,16 @@ class Held(Evidence):
 
     @property
     def best_xi(self) -> np.ndarray:
-        r""":math:`\sqrt{\mu^2 + v}` of every row at the last belief: where Jaakkola and Jordan's quadratics touch."""
+        r""":math:`\sqrt{\mu^2 + v}` of every row at the last belief, the optimum for Jaakkola and Jordan's bound."""
         return np.clip(np.sqrt(np.concatenate(self._squares)), _LEAST_XI, 1 / _LEAST_XI)
 
     def hold_xi(self, xi: np.ndarray) -> None:
-        """Jaakkola and Jordan's quadratics of given ``xi``."""
+        """Fixes Jaakkola and Jordan's quadratics for given ``xi``."""
         ends = np.cumsum([len(y) for _, y, _ in self._blocks])[:-1]
         self._hold([(np.zeros_like(part), part * part) for part in np.split(xi, ends)])
 
     def slopes_in_log_xi(self, xi: np.ndarray) -> np.ndarray:
-        r"""Slopes of :math:`\hat J` in :math:`\log\xi`, at the last belief.
+        r"""The gradient of :math:`\hat J` in :math:`\log\xi` at the last belief.
 
         With :math:`\lambda = w/2`, :math:`\partial\hat J/\partial\xi = -\lambda'(\xi) (\mu^2 + v - \xi^2)`; and
         :math:`w + \xi w' = \sigma(\xi) \sigma(-\xi)` is the bound's curvature at :math:`\mu = \xi, v = 0`.
@@ -183,17 +183,17 @@ class Held(Evidence):
         return weight * (w - curvature) / 2 * (np.concatenate(self._squares) - xi * xi)
 
     def pass_on(self, evidence: Evidence) -> None:
-        """The quadratics as the sites where an evidence goes on."""
+        """Makes the quadratics the sites from which an evidence continues."""
         evidence._sites = self._sites
 
 
 def _over_classes(values: Array) -> Array:
-    """One number a row, whether it has one latent value or one for each class."""
+    """Sums values over classes, if there is one for each class."""
     return values if values.ndim == 1 else values.sum(axis=1)
 
 
 class _Joint(NamedTuple):
-    """The negative of objective and prior as a function of the kernel's coordinates and, after them, ``log xi``."""
+    """The negative of objective and log-prior as a function of the kernel's coordinates, followed by ``log xi``."""
 
     search: Search
     space: Space
@@ -208,7 +208,7 @@ class _Joint(NamedTuple):
         return np.concatenate([self.space.farthest, np.full(self.held.best_xi.size, -np.log(_LEAST_XI))])
 
     def parted(self, both: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates, and ``xi``."""
+        """Splits a vector into coordinates and ``xi``."""
         x, log_xi = np.split(both, [len(self.space.deviation)])
         return x, np.exp(log_xi).reshape(self.held.best_xi.shape)
 
@@ -220,7 +220,7 @@ class _Joint(NamedTuple):
 
 
 def by_rounds(n_evaluations: int, joint: bool = False) -> Optimiser:
-    """Algorithm 1: as many updates as the evidence allows, a few evaluations for the kernel, and again until rest."""
+    """Algorithm 1: alternates updates of the belief with a few evaluations of the kernel until convergence."""
 
     def second_stage(search: Search, space: Space, held: Held, x: np.ndarray) -> np.ndarray:
         if not joint:
@@ -242,17 +242,17 @@ def by_rounds(n_evaluations: int, joint: bool = False) -> Optimiser:
             (loss, _), way = search(x), float(np.max(np.abs(step) / space.deviation))
             if is_bound:
                 quiet = loss_before - loss < _TOLERANCE * abs(loss)
-            else:  # nothing but the way of the last two steps tells whether they overshot
+            else:  # without a bound, only a growing step shows that steps overshoot
                 quiet, rate = way < _MOVED, max(_LEAST_RATE, rate / 2) if way > way_before else min(1.0, 2 * rate)
             calm = calm + 1 if quiet else 0
-        if not is_bound:  # values at different quadratics do not compare: the end is where it comes to rest
+        if not is_bound:  # values with different quadratics cannot be compared, so the last kernel is chosen
             search.choose(x, loss, search.last)
 
     return climb
 
 
 def by_joint_ascent(search: Search, space: Space, x: np.ndarray, near: bool = False) -> None:
-    """L-BFGS over kernel and ``xi`` together, the belief maximised out; there are updates at either end only."""
+    """L-BFGS over kernel and ``xi`` jointly, with the belief maximised out and updated at start and end only."""
     search(x)
     if search.last is None:
         return
@@ -266,7 +266,7 @@ def by_joint_ascent(search: Search, space: Space, x: np.ndarray, near: bool = Fa
 def _raised(
     loss: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray, farthest: np.ndarray, n_evaluations: int
 ) -> np.ndarray:
-    """The best of so many evaluations of L-BFGS, of which the start is the first."""
+    """The best of ``n_evaluations`` evaluations of L-BFGS, of which the start is the first."""
     best, least, left = x, np.inf, n_evaluations
 
     def counted(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -278,7 +278,7 @@ def _raised(
             best, least = x.copy(), value
         return value, slopes
 
-    # SciPy's own limit is looked at between line searches only.
+    # SciPy checks its own limit between line searches only.
     with suppress(_DoneError):
         minimize(counted, x, jac=True, method="L-BFGS-B", bounds=_within(farthest))
     return best
@@ -289,4 +289,4 @@ def _within(farthest: np.ndarray) -> list[tuple[float, float]]:
 
 
 class _DoneError(Exception):
-    """Evaluations are used up."""
+    """All evaluations have been used."""

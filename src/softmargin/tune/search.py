@@ -1,4 +1,4 @@
-"""Ways to the kernel of greatest objective."""
+"""Searches for the kernel with the highest objective."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from ..monitor import Monitor
 from .evidence import Evidence, Judged
 from .space import Space
 
-#: L-BFGS ends when an iteration gains less than this share of the objective.
+#: L-BFGS stops when an iteration gains less than this share of the objective; the most iterations, and from nearby.
 _TOLERANCE, _MOST_ITERATIONS, _ITERATIONS_WHEN_NEAR = 1e-4, 30, 4
-#: Plain gradient steps: the first and least length in the logarithms, and the most of them.
+#: Plain gradient steps: the first and the least length in log-parameters, and the most steps.
 _FIRST_STEP, _LEAST_STEP, _MOST_STEPS = 0.5, 0.02, 60
-#: Nats by which another start may be behind a choice and still be followed, and by which its end must be ahead.
+#: Another start is followed if it is no more nats than this behind a choice, and wins if it ends this many ahead.
 _FAR_BEHIND, _BETTER = 5.0, 2.0
-#: The share of a time budget that may be spent before the ascent begins.
+#: The share of a time budget that may be spent before the ascent starts.
 _SHARE_OF_TIME = 0.5
-#: Kernels that are judged however little time there is: where the search begins, its first step, and one that has
-#: learned from it.
+#: The number of kernels evaluated however little time there is: the start, the first step, and a step that uses the
+#: curvature seen on it.
 _FEWEST_KERNELS = 3
-#: Digits of the logarithms that are kept.
+#: Decimals to which the chosen coordinates are rounded.
 _DIGITS = 3
 
 
 class Choice(NamedTuple):
-    """The kernel that was chosen, its objective with the prior of the logarithms, and the kernels on the way.
+    """The chosen kernel, its objective including the prior of the log-parameters, and the kernels tried on the way.
 
-    ``judged`` is what the rows said of it, before it was rounded.
+    ``judged`` is the evaluation of the kernel before rounding.
     """
 
     kernel: Kernel
@@ -43,10 +43,10 @@ class Choice(NamedTuple):
 
 
 class Search:
-    """The negative of objective and prior as a function of coordinates, as minimisers want it; it remembers the best.
+    """The negative of objective and log-prior as a function of coordinates, for minimisers; it remembers the best.
 
-    A kernel that cannot be judged (its covariance cannot be factored) is worse than all others.  However little time
-    there is, the ``fewest`` are judged.
+    A kernel whose covariance cannot be factored counts as worse than all others.  At least ``fewest`` kernels are
+    evaluated, however little time there is.
     """
 
     def __init__(self, evidence: Evidence, space: Space, monitor: Monitor | None = None, fewest: int = 1) -> None:
@@ -54,7 +54,7 @@ class Search:
         self.best, self._least, self._worst = np.zeros(len(space.deviation)), np.inf, 0.0
         self.history: list[dict[str, Any]] = []
         self._judged: Judged | None = None
-        #: The last candidate, as it was judged.
+        #: The evaluation of the last candidate.
         self.last: Judged | None = None
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -63,7 +63,7 @@ class Search:
     def weighed(
         self, x: np.ndarray, at: Callable[[Kernel], Judged], is_candidate: bool = True
     ) -> tuple[float, np.ndarray]:
-        """What ``at`` says of a kernel, with the prior; only candidates are remembered."""
+        """The loss and gradient of a kernel evaluated by ``at``, with the prior; only candidates are remembered."""
         enough = len(self.history) >= self._fewest
         if enough and is_over(self._monitor):
             raise _EnoughError
@@ -85,11 +85,11 @@ class Search:
         return loss, -self._space.pulled_back(judged.slopes) - prior_slopes
 
     def choose(self, x: np.ndarray, loss: float, judged: Judged | None) -> None:
-        """Takes a kernel for the best."""
+        """Records a kernel as the best."""
         self.best, self._least, self._judged = x.copy(), loss, judged
 
     def better_of_centre_and(self, x: np.ndarray) -> np.ndarray:
-        """Where to begin: a start out of sight of the data has no slope to follow."""
+        """The better of two starting points: one far from the data's scale may have a vanishing gradient."""
         centre = self.best
         if np.any(np.abs(x - centre) > 10.0**-_DIGITS):
             for where in (centre, x):
@@ -98,12 +98,12 @@ class Search:
 
     @property
     def choice(self) -> Choice:
-        # Nobody knows more of these digits, and so tables that differ by rounding alone get the same kernel.
+        # Rounded to the accuracy of the search, so that tables that differ by rounding errors get the same kernel.
         return Choice(self._space.at(np.round(self.best, _DIGITS)), -self._least, self.history, self._judged)
 
 
 def is_over(monitor: Monitor | None) -> bool:
-    """Whether tuning has had its share of the time, or the user has asked for its end."""
+    """Whether tuning has used its share of the time, or the user has interrupted it."""
     return monitor is not None and (monitor.interrupted or monitor.spent(_SHARE_OF_TIME))
 
 
@@ -115,16 +115,16 @@ Optimiser = Callable[[Search, Space, np.ndarray, bool], None]
 
 
 def by_quasi_newton(search: Search, space: Space, x: np.ndarray, near: bool = False) -> None:
-    """L-BFGS, each kernel judged with its belief settled; a few iterations if the start is ``near`` the end."""
+    """L-BFGS, with a converged belief at each kernel; only a few iterations if the start is ``near`` the optimum."""
     options = {"ftol": _TOLERANCE, "maxiter": _ITERATIONS_WHEN_NEAR if near else _MOST_ITERATIONS}
     bounds = [(-far, far) for far in space.farthest]
     minimize(search, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
 
 
 def by_gradient_steps(search: Search, space: Space, x: np.ndarray, near: bool = False) -> None:
-    r"""The paper's own way: a few updates of the belief, one step up the gradient, and again (Wenzel 2017, eq. 12).
+    r"""The paper's method: alternates a few updates of the belief and one gradient step (Wenzel 2017, eq. 12).
 
-    A step that ascends makes the next a third longer; one that does not is taken back, and the next is half as long.
+    After a step that ascends, the next is a third longer; one that does not is rejected, and the next is half as long.
     """
     loss, slopes = search(x)
     length = _FIRST_STEP / 4 if near else _FIRST_STEP
@@ -147,9 +147,9 @@ def maximise(
     start: Kernel | Choice | None = None,
     monitor: Monitor | None = None,
 ) -> Choice:
-    """The kernel of greatest objective; the best so far if time runs out, or the user interrupts to end the tuning.
+    """The kernel with the highest objective; the best so far if time runs out or the user interrupts the tuning.
 
-    ``start`` is a kernel to begin at, or the choice of other rows, which is taken to be near.
+    ``start`` is a kernel to start from, or the choice of another panel, which is taken to be near the optimum.
     """
     near = isinstance(start, Choice)
     search = Search(evidence, space, monitor, 1 if near or optimiser is not by_quasi_newton else _FEWEST_KERNELS)
@@ -171,10 +171,10 @@ def maximise_again(
     start: Kernel,
     monitor: Monitor | None = None,
 ) -> Choice:
-    """The kernel of greatest objective from another start, if it is better than a choice; otherwise the choice.
+    """The best kernel reached from another start, if it is better than a choice; otherwise the choice.
 
-    A start that is far behind the choice as it is, is not followed: it would lead back to about the same optimum, by a
-    way as long as the first.
+    A start that is far behind the choice is not followed: it would lead back to about the same optimum, at the cost of
+    another full search.
     """
     search = Search(evidence, space, monitor)
     if choice.judged is not None:
@@ -189,7 +189,7 @@ def maximise_again(
 
 @contextmanager
 def _until_enough(search: Search, monitor: Monitor | None) -> Iterator[None]:
-    """A search that ends when time is up, or the user interrupts it."""
+    """Ends a search when time is up or the user interrupts it."""
     try:
         yield
     except _EnoughError:

@@ -1,4 +1,4 @@
-"""Kernels to choose from, and which of them are likely before any data are seen."""
+"""The space of kernels that is searched, and its prior."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from scipy.special import logsumexp
 from ..columns import Columns
 from ..kernels import Kernel
 
-#: Prior deviations of the logarithms: of all length-scales together, of each from the others, and of variances.
+#: Prior standard deviations of logarithms: all length-scales together, each from the common value, and variances.
 TOGETHER, APART, VARIANCES = 1.0, 0.7, 1.0
-#: That of variances which are held near where they begin (softmargin.tune.halves).
+#: That of variances held near their start (softmargin.tune.halves).
 HELD = 0.25
-#: No parameter goes further than this many deviations from where its prior has it.
+#: No coordinate moves further than this many prior standard deviations from zero.
 _FARTHEST = 6.0
 
 
 class Group(NamedTuple):
-    """Log-parameters that go together: where they are in ``theta``, and where their coordinates are.
+    """Log-parameters that vary together: their positions in ``theta``, and those of their coordinates.
 
-    The first coordinate moves them all; if there are more, each moves one of them.
+    The coordinate ``together`` moves all of them; those in ``apart``, if any, move one each.
     """
 
     theta: slice
@@ -32,8 +32,8 @@ class Group(NamedTuple):
 class Space(NamedTuple):
     r"""Kernels to choose from: :math:`\theta = center + basis\, x`, with a prior :math:`x_j \sim N(0, deviation_j^2)`.
 
-    The length-scales of one kernel share a coordinate, and with ``apart`` have one each beside it: a normal prior
-    of their logarithms about a common value that is itself uncertain.
+    The length-scales of one kernel share a coordinate, and with ``apart`` have one more each: their logarithms are
+    normal around a common value that is itself uncertain.
     """
 
     kernel: Kernel
@@ -42,7 +42,7 @@ class Space(NamedTuple):
 
     @classmethod
     def around(cls, center: Kernel, apart: bool = True, variances: float = VARIANCES) -> Space:
-        """The space about a kernel: one coordinate for each variance, and for length-scales as above."""
+        """The space around a kernel, with a coordinate for each variance, and those above for length-scales."""
         groups, deviation, first = [], [], 0
         for role, size in center.roles:
             own = size if apart and size > 1 else 0
@@ -61,7 +61,7 @@ class Space(NamedTuple):
         return self.kernel.with_theta(theta)
 
     def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
-        """Slopes in the coordinates from those in ``theta``."""
+        """The gradient in the coordinates, from that in ``theta``."""
         pulled = np.zeros(len(self.deviation))
         for group in self.groups:
             pulled[group.together] = slopes[group.theta].sum()
@@ -70,10 +70,10 @@ class Space(NamedTuple):
         return pulled
 
     def nearest(self, kernel: Kernel) -> np.ndarray:
-        r"""The likeliest coordinates of a kernel, within the limits of the space.
+        r"""The most probable coordinates of a kernel, clipped to the limits of the space.
 
-        Of shifts :math:`\delta` the part :math:`T^2 \sum \delta / (A^2 + d T^2)` is common to all, with the
-        deviations ``T`` of all together and ``A`` of each, which is 0 where they cannot part.
+        The common part of shifts :math:`\delta` is :math:`T^2 \sum \delta / (A^2 + d T^2)`, with the prior standard
+        deviations ``T`` of the common value and ``A`` of each, which is 0 if length-scales are tied.
         """
         x, shift = np.zeros(len(self.deviation)), kernel.theta - self.kernel.theta
         for group in self.groups:
@@ -94,8 +94,8 @@ class Space(NamedTuple):
 
 
 def typical(kernel: Kernel, columns: Columns) -> Kernel:
-    """A kernel with its length-scales at the columns' spread times the root of their number, whatever they are now."""
-    # Rounded, so that tables whose sums differ by rounding alone lead to the very same search.
+    """A kernel with each length-scale at the column's spread times the square root of the number of columns."""
+    # Rounded, so that tables whose sums differ only by rounding errors lead to exactly the same search.
     spread = np.round(np.log(columns.spread) + 0.5 * np.log(len(columns.spread)), 6)
     together = np.round(0.5 * float(np.asarray(logsumexp(2 * np.log(columns.spread)))), 6)
     theta, first = kernel.theta.copy(), 0
