@@ -1,4 +1,4 @@
-"""What every kernel can do."""
+"""The base class of all kernels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Kernel(ABC):
         return namespace(X).zeros_like(X)
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """The representation in notebooks."""
         from .shown import as_html
 
         return as_html(self)
@@ -92,7 +92,7 @@ class Kernel(ABC):
 
 
 def positive(name: str, value: Any) -> float | tuple[float, ...]:
-    """``value`` as a positive number, or a tuple of them; otherwise an error that names it."""
+    """``value`` as a positive number, or a tuple of them; raises an error that names the parameter otherwise."""
     try:
         numbers = np.atleast_1d(np.asarray(value, dtype=float))
     except (TypeError, ValueError):
@@ -103,5 +103,5 @@ def positive(name: str, value: Any) -> float | tuple[float, ...]:
 
 
 def filled(X: Array, value: float) -> Array:
-    """A vector with an entry ``value`` for each row of ``X``."""
+    """A constant vector with one entry for each row of ``X``."""
     return namespace(X).full(X.shape[0], value, dtype=X.dtype, device=device(X))

@@ -1,13 +1,13 @@
-r"""Kernels of rows that are not quite known: the expected covariance with points that are.
+r"""Kernels of uncertain rows: the expected covariance with points that are known exactly.
 
-The entries of a row are independent Gaussians, :math:`x_c \sim N(m_c, s_c^2)`, and it travels as twice as many columns:
-means, and then deviations.  With :math:`a = m / \ell`, :math:`b = z / \ell` and
+The entries of a row are independent Gaussians, :math:`x_c \sim N(m_c, s_c^2)`. The row is stored with twice as many
+columns: means, then standard deviations. With :math:`a = m / \ell`, :math:`b = z / \ell` and
 :math:`r_c = \ell_c^2 / (\ell_c^2 + s_c^2)`, a squared exponential has
 
 .. math:: E\, k(x, z) = \prod_c \sqrt{r_c}\; \exp\big(-\tfrac12 \sum_c r_c (a_c - b_c)^2\big), \quad
           \frac{\partial \log E\, k}{\partial \log \ell_c} = 1 - r_c + r_c^2 (a_c - b_c)^2,
 
-and with the squares multiplied out all sums are matrix products.  A row that is known has :math:`r = 1`.
+and with the squares expanded all sums are matrix products. A row that is known exactly has :math:`r = 1`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .variance import Constant, White
 
 @dataclass(frozen=True, repr=False)
 class BlurredRBF(RBF):
-    """A squared exponential of rows with twice as many columns as the points; of others it is `RBF`."""
+    """The squared exponential for rows with twice as many columns as the points; for other rows it is `RBF`."""
 
     def __call__(self, X: Array, Z: Array) -> Array:
         if X.shape[1] == Z.shape[1]:
@@ -34,7 +34,7 @@ class BlurredRBF(RBF):
             return self(Z, X).T
         A, B, r, _ = self._blurred(X, Z)
         xp = namespace(A)
-        # One product, with what depends on the row alone riding along as one more column.
+        # One product; the terms that depend on the row alone are one more column.
         own = xp.sum(xp.log(r) - r * A * A, axis=1)[:, None] / 2
         exponent = xp.concat([r * A, -r / 2, own], axis=1) @ xp.concat([B, B * B, xp.ones_like(B[:, :1])], axis=1).T
         return xp.exp(clipped(exponent, -np.inf, 0.0))
@@ -50,7 +50,7 @@ class BlurredRBF(RBF):
         return gradient.sum(keepdims=True) if isinstance(self.length_scale, float) else gradient
 
     def pullback_inputs(self, X: Array, Z: Array, dK: Array) -> Array:
-        """Slopes in points ``X`` that are known; the rows ``Z`` need not be."""
+        """Gradient in points ``X`` that are known exactly; the rows ``Z`` may be uncertain."""
         if X.shape[1] == Z.shape[1]:
             return super().pullback_inputs(X, Z, dK)
         A, B, r, units = self._blurred(Z, X)
@@ -66,7 +66,7 @@ class BlurredRBF(RBF):
 
 
 def blurred(kernel: Kernel) -> Kernel | None:
-    """The same kernel for rows that are not quite known; None where the expectation has no closed form.
+    """The same kernel for uncertain rows; None if the expectation has no closed form.
 
     >>> blurred(2.0 * RBF(0.5) + Constant(0.1)) is None, blurred(RBF(0.5) * RBF(2.0)) is None
     (False, True)
@@ -75,7 +75,7 @@ def blurred(kernel: Kernel) -> Kernel | None:
 
 
 def sharp(kernel: Kernel) -> Kernel:
-    """The kernel that was `blurred`.
+    """The inverse of `blurred`.
 
     >>> sharp(blurred(2.0 * RBF(0.5)))
     2.0 * RBF(length_scale=0.5)
@@ -92,7 +92,7 @@ def _with_rbf(kernel: Kernel, kind: type[RBF]) -> Kernel | None:
     if not isinstance(kernel, (Sum, Product)):
         return None
     given = kernel.first, kernel.second
-    # The expectation of a product is that of its factors where one of them is the same for all rows.
+    # The expectation of a product is the product of expectations if one factor is constant.
     apart = isinstance(kernel, Sum) or any(isinstance(part, Constant) for part in given)
     first, second = (_with_rbf(part, kind) for part in given)
     return type(kernel)(first, second) if apart and first is not None and second is not None else None

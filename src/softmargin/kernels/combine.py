@@ -1,4 +1,4 @@
-"""Sums and products of kernels, and what else may stand for a kernel."""
+"""Sums and products of kernels, and conversion of numbers and scikit-learn kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .variance import Constant, Linear, White
 
 @dataclass(frozen=True, repr=False)
 class _Pair(Kernel):
-    """Two kernels; the parameters of the first come first."""
+    """A pair of kernels; ``theta`` has the parameters of the first kernel first."""
 
     first: Kernel
     second: Kernel
@@ -105,7 +105,7 @@ class Product(_Pair):
         return first + self.second.pullback_diagonal_inputs(X, dk * self.first.diagonal(X))
 
     def _factor(self, X: Array, Z: Array) -> Array | float:
-        """The first kernel's value: a number will do for a constant."""
+        """The value of the first kernel, as a plain number if it is constant."""
         return self.first.variance if isinstance(self.first, Constant) else self.first(X, Z)
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ def as_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, (sk.Sum, sk.Product)):
         combined = Sum if isinstance(kernel, sk.Sum) else Product
         return combined(as_kernel(kernel.k1), as_kernel(kernel.k2))
-    if isinstance(kernel, sk.Matern):  # a subclass of scikit-learn's RBF, so it is asked first
+    if isinstance(kernel, sk.Matern):  # a subclass of scikit-learn's RBF, so it is checked first
         return RBF(kernel.length_scale) if np.isinf(kernel.nu) else Matern(kernel.length_scale, nu=kernel.nu)
     if isinstance(kernel, sk.RBF):
         return RBF(kernel.length_scale)

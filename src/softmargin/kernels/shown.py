@@ -1,4 +1,4 @@
-"""Kernels as notebooks show them."""
+"""The representation of kernels in notebooks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["as_html"]
 
-#: Length-scales of one kernel that are shown one by one, the shortest first: those of the columns that matter most.
+#: How many length-scales of a kernel are shown, the shortest first: those of the columns that matter most.
 _SHOWN = 8
-#: The longest text of a kernel that is shown whole.
+#: Longer texts of a kernel are cut.
 _LONGEST = 200
 _WORDS = {"variance": "variance", "length_scale": "length-scale"}
 

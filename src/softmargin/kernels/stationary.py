@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import Array, bessel_k, clipped, clipped_at_zero, like, namespace, precision_of, row_squares, to_numpy
 from .base import Kernel, filled, positive
 
-#: Scaled coordinates beyond this are as far away as matters; their squares stay finite in float32.
+#: Scaled coordinates are clipped to this, so that their squares stay finite in float32.
 _FAR = 1e15
 #: Distances below which a general Matern kernel is 1, and beyond which it is 0.
 _NEAR, _FADED = 1e-8, 1e3
@@ -22,14 +22,14 @@ _ROUNDING = 32
 
 @dataclass(frozen=True)
 class _Stationary(Kernel):
-    r"""Everything but the shape ``g`` and its slope ``g'``.
+    r"""A stationary kernel; subclasses add the shape ``g`` and its derivative ``g'``.
 
     With :math:`a = x / \ell`, :math:`b = z / \ell` and :math:`s = |a - b|^2`,
 
     .. math:: \partial k / \partial \log \ell_c = -2 g'(s) (a_c - b_c)^2, \quad
               \partial k / \partial x_c = 2 g'(s) (a_c - b_c) / \ell_c,
 
-    and with the squares multiplied out the sums over rows and points are matrix products.
+    and with the squares expanded the sums over rows and points are matrix products.
     """
 
     length_scale: float | tuple[float, ...] | None = None
@@ -47,7 +47,7 @@ class _Stationary(Kernel):
         """``g'(s)``."""
 
     def _pulled(self, A: Array, B: Array, dK: Array, K: Array | None) -> Array:
-        """``-2 dK g'(s)`` for rows in units of the length-scales, whose kernel may be known."""
+        """``-2 dK g'(s)`` for rows in units of the length-scales; ``K`` is the value of the kernel, if known."""
         return -2 * dK * self._slope(self._distance(A, B))
 
     def _distance(self, A: Array, B: Array) -> Array:
@@ -96,7 +96,7 @@ class _Stationary(Kernel):
         return (namespace(W).sum(W, axis=1)[:, None] * A - W @ B) / units
 
     def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Any]:
-        """Both sets of rows about the mean of ``Z``, in units of the length-scales, and those units."""
+        """Both sets of rows, centred at the mean of ``Z`` and in units of the length-scales, and those units."""
         if self.length_scale is None:
             raise ValueError("length_scale=None is set by fit; give a number to use the kernel on its own.")
         if isinstance(self.length_scale, tuple) and len(self.length_scale) != X.shape[1]:
@@ -104,11 +104,11 @@ class _Stationary(Kernel):
                 f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
             )
         xp = namespace(X)
-        share = 2.0 ** -len(Z).bit_length()  # a power of two: sums do not overflow, and round as they always do
+        share = 2.0 ** -len(Z).bit_length()  # a power of two, so that sums cannot overflow, but round as without it
         center = xp.mean(share * Z, axis=0) / share
-        least = float(xp.finfo(X.dtype).smallest_normal)  # in single precision a length-scale may be 0
-        with np.errstate(over="ignore"):  # what is too far for a number is clipped, what is too wide for one is flat
-            # One number stays one: a device need not be brought it.
+        least = float(xp.finfo(X.dtype).smallest_normal)  # a length-scale may underflow to 0 in single precision
+        with np.errstate(over="ignore"):  # infinite coordinates are clipped, infinite length-scales give zeros
+            # A scalar stays a scalar, and need not be copied to a device.
             one = isinstance(self.length_scale, float)
             units: Any = max(self.length_scale, least) if one else like(np.maximum(self.length_scale, least), X)
             return clipped((X - center) / units, -_FAR, _FAR), clipped((Z - center) / units, -_FAR, _FAR), units
@@ -120,7 +120,7 @@ def _squared_distance(A: Array, B: Array) -> Array:
 
 
 def _distance_times(factor: float, A: Array, B: Array) -> Array:
-    """``factor |a_i - b_j|^2`` as one product, with the squared lengths riding along as two more columns."""
+    """``factor |a_i - b_j|^2`` as one product; the squared lengths are two more columns."""
     xp = namespace(A)
     left = xp.concat([A, xp.stack([factor * row_squares(A), filled(A, 1.0)], axis=1)], axis=1)
     right = xp.concat([-2 * factor * B, xp.stack([filled(B, 1.0), factor * row_squares(B)], axis=1)], axis=1)
@@ -179,9 +179,9 @@ class Matern(_Stationary):
             raise ValueError(f"nu must be positive and finite, got {self.nu!r}; RBF is the kernel with nu = inf.")
 
     def _distance(self, A: Array, B: Array) -> Array:
-        """``s``, with what rounding leaves of coincident rows taken for zero: rough kernels would feel its root."""
+        """``s``, zero up to rounding for coincident rows, since rough kernels depend on its square root."""
         s = _squared_distance(A, B)
-        rounding = _ROUNDING * precision_of(s) * row_squares(A)[:, None]  # rows that coincide are equally long
+        rounding = _ROUNDING * precision_of(s) * row_squares(A)[:, None]  # coincident rows have the same length
         return namespace(s).where(s <= rounding, namespace(s).zeros_like(s), s)
 
     def _shape(self, s: Array) -> Array:
@@ -206,4 +206,4 @@ class Matern(_Stationary):
             return -5 / 6 * (1 + t) * xp.exp(-t)
         scale = self.nu * 2 ** (1 - self.nu) / math.gamma(self.nu)
         slope = -0.5 * xp.exp(-t) / t if self.nu == 0.5 else -scale * t ** (self.nu - 1) * bessel_k(self.nu - 1, t)
-        return xp.where(s > 0, slope, xp.zeros_like(s))  # a slope without a limit meets a difference of zero
+        return xp.where(s > 0, slope, xp.zeros_like(s))  # where there is no limit, the factor is a difference of zero

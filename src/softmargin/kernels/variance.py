@@ -1,4 +1,4 @@
-"""Kernels with a variance and no other parameter."""
+"""Kernels whose only parameter is a variance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import Kernel, filled, positive
 
 @dataclass(frozen=True)
 class _Variance(Kernel):
-    """``variance`` times a fixed kernel, so that the slope in its logarithm is the kernel itself."""
+    """``variance`` times a fixed kernel, so that the derivative in its logarithm is the kernel itself."""
 
     variance: float = 1.0
 

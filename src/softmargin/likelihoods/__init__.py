@@ -1,25 +1,26 @@
 r"""Likelihoods: what one row says about its latent value ``f``.
 
-A likelihood is one function, ``sites(y, mu, v)``.  For ``f ~ N(mu, v)`` it returns, row by row,
+A likelihood is one function, ``sites(y, mu, v)``. For ``f ~ N(mu, v)`` it returns, row by row,
 
 * ``l``, the expected log-likelihood :math:`E \log p(y \mid f)` or a lower bound of it;
-* the Gaussian :math:`\exp(b f - w f^2 / 2)` that stands in for the row, from the slopes of ``l``:
+* the Gaussian :math:`\exp(b f - w f^2 / 2)` that stands in for the row, from the derivatives of ``l``:
   :math:`w = -2\, \partial l / \partial v` and :math:`b = \partial l / \partial \mu + w \mu`.
 
-All of these are finite at ``v = 0``.  A likelihood also says of itself
+All of these are finite at ``v = 0``. A likelihood also has attributes:
 
 * ``is_bound``: ``l`` is the expected log-likelihood or lies below it (up to the error of a quadrature rule), and
-  ``w`` and ``b`` come from its slopes, so that there is an objective to watch and to guard;
+  ``w`` and ``b`` come from its derivatives, so that there is an objective by which steps can be checked;
 * ``needs_guard``: a full step may overshoot and must be checked against the objective;
-* ``longest_step``: how far towards the new sites a step should go, 1 being all the way.  Less than that where classes
-  answer to each other and all move at once;
-* ``two_moment``: ``l`` uses nothing of ``f`` but its first two moments, so that the bound
+* ``longest_step``: how far towards the new sites a step should go, 1 being all the way. It is less than 1 where
+  classes are coupled and all updated at once;
+* ``two_moment``: ``l`` depends on ``f`` only through its first two moments, so that the bound
   holds for latent values that are not Gaussian;
-* ``site_is_curvature``: ``w`` is also the curvature :math:`-\partial^2 l / \partial \mu^2`, which the function
-  ``curvature(y, mu, v)`` gives in any case.
+* ``site_is_curvature``: ``w`` is also the curvature :math:`-\partial^2 l / \partial \mu^2`, which
+  ``curvature(y, mu, v)`` returns in any case;
+* ``couples``: classes interact in ``l``, and ``ties`` and ``answer`` describe how (`classes`).
 
-Labels ``y`` are -1 or +1, except for `Gaussian`.  For more than two classes (`classes`) they are 0, 1, 2 ..., ``mu``,
-``v``, ``w`` and ``b`` have a column for each class, and ``l`` is still one number a row.
+Labels ``y`` are -1 or +1, except for `Gaussian`. For more than two classes (`classes`) they are 0, 1, 2 ..., ``mu``,
+``v``, ``w`` and ``b`` have a column for each class, and ``l`` is still one number for each row.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from .hinge import AugmentedHinge, Hinge, PointHinge
 from .protocol import Likelihood, Sites, score
 from .smooth import Derivatives, JaakkolaJordan, Logistic, Probit, Quadrature, SmoothModel, Taylor
 
-#: The words of ``loss=`` and the likelihoods behind them.
+#: The words for ``loss=``, and the likelihoods that they stand for.
 LOSSES: dict[str, Likelihood] = {
     "hinge": Hinge(),
     "hinge-augmented": AugmentedHinge(),
@@ -44,7 +45,7 @@ LOSSES: dict[str, Likelihood] = {
 }
 
 
-#: The words of ``multi_class=``: what more than two classes make of a likelihood of one latent value.
+#: The words for ``multi_class=``, and how each extends a likelihood of one latent value to more than two classes.
 MULTI_CLASS: dict[str, Callable[[Likelihood], Likelihood]] = {
     "weston-watkins": Rivals,
     "one-vs-each": Rivals,
@@ -59,7 +60,7 @@ Loss = str | Likelihood | SmoothModel
 
 
 def known_loss(loss: Any) -> str | Likelihood:
-    """The word for an object that was given as a loss, or the likelihood that it is if there is no word.
+    """The word for an object that was given as a loss, or its likelihood if there is no word for it.
 
     >>> known_loss(AugmentedHinge())
     'hinge-augmented'
@@ -71,12 +72,12 @@ def known_loss(loss: Any) -> str | Likelihood:
 
 
 def likelihood_of(loss: str | Likelihood) -> Likelihood:
-    """The likelihood of a word; others are their own."""
+    """The likelihood that a word stands for; likelihoods are returned as they are."""
     return LOSSES[loss] if isinstance(loss, str) else loss
 
 
 def named_likelihood(loss: str | Likelihood, multi_class: str, n_classes: int) -> Likelihood:
-    """The likelihood of a loss, and of how classes meet in it; ``"auto"`` is the softmax for the logistic one.
+    """The likelihood of a loss for this number of classes; ``"auto"`` is the softmax if the loss is logistic.
 
     >>> named_likelihood("hinge", "auto", 3)
     Rivals(base=Hinge())

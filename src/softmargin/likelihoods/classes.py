@@ -1,11 +1,11 @@
 r"""Likelihoods of more than two classes: a latent value :math:`f_k` for each, independent given the row.
 
-Labels are 0, 1, 2 ...; means, variances and sites have a column for each class.  Every one of these is made of what
-is known for two classes, but for `Softmax`.
+Labels are 0, 1, 2 ...; means, variances and sites have a column for each class. All likelihoods here are built from
+those of two classes, except `Softmax`.
 
-**Steps.**  A row's log-likelihood bends in :math:`f_k - f_j` for pairs of classes: its curvature is the Laplacian of a
-graph over the classes, of which sites have the diagonal, the degrees, alone.  A Laplacian is at most twice its
-degrees, so if all classes move at once, half a step is what never goes too far for want of the rest.
+**Steps.** A row's log-likelihood depends on differences :math:`f_k - f_j`, so its curvature is the Laplacian of a
+graph over the classes. Sites contain only the diagonal, the degrees. A Laplacian is at most twice its
+degrees, so if all classes are updated at once, half a step never overshoots because off-diagonal entries are missing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .protocol import Likelihood, Sites
 
 
 def membership(y: Array, n_classes: int) -> Array:
-    """Whether each row is of each class."""
+    """A boolean matrix: which row belongs to which class."""
     xp = namespace(y)
     return xp.astype(y, xp.int64)[:, None] == xp.arange(n_classes, device=device(y))[None, :]
 
 
 def _flat_sites(base: Likelihood, y: Array, mu: Array, v: Array) -> Sites:
-    """The sites of a likelihood of one latent value, entry by entry of a matrix."""
+    """The sites of a likelihood of one latent value, for every entry of a matrix."""
     xp = namespace(mu)
     parts = base.sites(*(xp.reshape(part, (-1,)) for part in (y, mu, v)))
     return Sites(*(xp.reshape(part, mu.shape) for part in parts))
@@ -39,7 +39,7 @@ def _flat_curvature(base: Likelihood, y: Array, mu: Array, v: Array) -> Array:
 
 
 class _Pairs:
-    """Each row's own class against all others: :math:`f_y - f_t`, with zeros in place of the class itself."""
+    """Moments of :math:`f_y - f_t`, the own class of a row against all others; `rivals_only` masks the own class."""
 
     def __init__(self, y: Array, mu: Array, v: Array) -> None:
         xp = namespace(mu)
@@ -51,7 +51,7 @@ class _Pairs:
         return namespace(values).where(self.own, namespace(values).zeros_like(values), values)
 
     def to_classes(self, of_rivals: Array, sign: float) -> Array:
-        """A rival's part goes to the rival, with a sign, and to the row's own class."""
+        """Adds the part of each pair to the rival, with a sign, and to the row's own class."""
         xp = namespace(of_rivals)
         return xp.where(self.own, xp.sum(of_rivals, axis=1, keepdims=True), sign * of_rivals)
 
@@ -76,9 +76,9 @@ class Rivals:
     base: Likelihood = field(default_factory=Hinge)
     couples = True
     longest_step = 0.5
-    two_moment = False  # the variance of a difference is the sum only where classes are independent
+    two_moment = False  # the variance of a difference is the sum of variances only if classes are independent
 
-    needs_guard = True  # all classes move at once
+    needs_guard = True  # because all classes are updated at once
 
     @property
     def is_bound(self) -> bool:
@@ -97,15 +97,15 @@ class Rivals:
         return _from_pairs(pairs, mu, _flat_sites(self.base, pairs.ones, pairs.mu, pairs.v), pairs.ones)
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        """The diagonal, class by class."""
+        """The diagonal of the curvature, class by class."""
         pairs = _Pairs(y, mu, v)
         curvature = _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
         return pairs.to_classes(pairs.rivals_only(curvature), 1.0)
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
-        """What `answer` needs to know of the rows: their sites, and how much the meeting with each rival bends.
+        """What `answer` needs: the sites of the rows, and the curvature of the pair with each rival.
 
-        What stands in the place of the own class is not looked at: it meets a difference of zero.
+        The entry of the own class does not matter: it is multiplied by a difference of zero.
         """
         if self.base.site_is_curvature:
             return sites.w, sites.w
@@ -113,12 +113,12 @@ class Rivals:
         return sites.w, _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
 
     def answer(self, y: Array, ties: tuple[Array, Array], x: Array) -> Array:
-        """What sites have and the rows' curvature has not, times ``x`` (row by class)."""
+        """The coupling of each row, sites minus curvature, times ``x`` (rows by classes)."""
         return ties[0] * x - _laplacian_of_pairs(y, ties[1], x)
 
 
 def _laplacian_of_pairs(y: Array, of_rivals: Array, x: Array) -> Array:
-    """The curvature of a row whose own class meets each rival so much, times ``x``."""
+    """The curvature of each row, times ``x``, from the curvature of the pair with each rival."""
     xp = namespace(x)
     own = membership(y, x.shape[1])
     away = of_rivals * (x - xp.sum(xp.where(own, x, xp.zeros_like(x)), axis=1, keepdims=True))
@@ -126,7 +126,7 @@ def _laplacian_of_pairs(y: Array, of_rivals: Array, x: Array) -> Array:
 
 
 def _from_pairs(pairs: _Pairs, mu: Array, of_pairs: Sites, share: Array) -> Sites:
-    """Sites of classes from those of pairs, each rival counted by its share."""
+    """Sites of classes from those of pairs, with rivals weighted by their shares."""
     l, w, b = (pairs.rivals_only(share * part) for part in of_pairs)  # noqa: E741
     slope = pairs.to_classes(b - w * pairs.mu, -1.0)
     w = pairs.to_classes(w, 1.0)
@@ -150,7 +150,7 @@ class CrammerSinger:
     """
 
     base: Likelihood = field(default_factory=AugmentedHinge)
-    #: How much steps lean on the sites, which bend more than the loss: with 0 some diverge, with 1 all are slow.
+    #: The weight of the sites, with more curvature than the loss, in steps: with 0 some diverge, with 1 all are slow.
     _CAUTION: ClassVar[float] = 0.1
     is_bound = False
     needs_guard = True
@@ -169,7 +169,7 @@ class CrammerSinger:
         return self.base.log_density(xp.ones_like(least), least)
 
     def shares(self, y: Array, mu: Array) -> Array:
-        """How much each rival of a row counts; 0 for its own class."""
+        """The share of each rival of a row; 0 for its own class."""
         xp = namespace(mu)
         own = membership(y, mu.shape[1])
         score = xp.where(own, xp.full_like(mu, -float("inf")), 2 * mu)
@@ -181,13 +181,13 @@ class CrammerSinger:
         return _from_pairs(pairs, mu, _flat_sites(self.base, pairs.ones, pairs.mu, pairs.v), self.shares(y, mu))
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        """The diagonal, class by class, the shares held."""
+        """The diagonal of the curvature, class by class, with shares held fixed."""
         pairs = _Pairs(y, mu, v)
         curvature = self.shares(y, mu) * _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
         return pairs.to_classes(pairs.rivals_only(curvature), 1.0)
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
-        """As for `Rivals`, but bent a little towards the sites: nothing watches over steps here."""
+        """As for `Rivals`, but with curvature moved a little towards the sites, because steps are not checked here."""
         if self.base.site_is_curvature:
             return sites.w, sites.w
         pairs = _Pairs(y, mu, v)
@@ -273,7 +273,7 @@ class Softmax:
     longest_step = 0.5
     two_moment = False
     site_is_curvature = False
-    #: Newton's steps towards the best shares: at most so many, until they are this near, or so many rounding errors.
+    #: Newton steps for the optimal shares: their maximum number, and tolerances, absolute and in rounding units.
     _STEPS: ClassVar[int] = 40
     _NEAR: ClassVar[float] = 1e-9
     _ROUNDING: ClassVar[int] = 8
@@ -302,7 +302,7 @@ class Softmax:
         return D * (1 - D / namespace(D).sum(D, axis=1, keepdims=True))
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
-        """Sites, and the probabilities: the bound bends less than they do, but only while steps are short."""
+        """Sites, and the probabilities ``p``. The bound has less curvature than these imply, but only close by."""
         return sites.w, namespace(mu).astype(membership(y, mu.shape[1]), mu.dtype) - (sites.b - sites.w * mu)
 
     def answer(self, y: Array, ties: tuple[Array, Array], x: Array) -> Array:
@@ -310,12 +310,12 @@ class Softmax:
         return w * x - p * (x - namespace(x).sum(p * x, axis=1, keepdims=True))
 
     def shares(self, mu: Array, v: Array) -> Array:
-        r"""The ``p`` above.
+        r"""The optimal shares ``p`` of the class docstring.
 
         With :math:`x = \log p` they solve :math:`x_k + v_k e^{x_k} = c + t_k`, :math:`t_k = \mu_k + v_k / 2`, and
-        :math:`\sum_k e^{x_k} = 1`: Newton's method for ``x`` and ``c`` together, whose equations are diagonal but for
-        one.  Both are convex in ``x``: from wherever it begins, after one step ``x`` and ``c`` are too large and
-        fall from then on, at first by one a step where :math:`v_k` is large.
+        :math:`\sum_k e^{x_k} = 1`. This is Newton's method for ``x`` and ``c`` jointly; the equations are diagonal but
+        for one, and convex in ``x``. So from any start, ``x`` and ``c`` are too large after one step and
+        decrease from then on, at first by one in each step where :math:`v_k` is large.
         """
         xp = namespace(mu)
         mu = mu - xp.max(mu, axis=1, keepdims=True)
@@ -333,7 +333,7 @@ class Softmax:
 
 
 def _log_sum_exp(x: Array) -> Array:
-    """Over classes, which stay as an axis of one."""
+    """Log-sum-exp over classes, keeping their axis."""
     xp = namespace(x)
     top = xp.max(x, axis=1, keepdims=True)
     return top + xp.log(xp.sum(xp.exp(x - top), axis=1, keepdims=True))

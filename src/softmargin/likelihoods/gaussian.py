@@ -1,4 +1,4 @@
-"""Real-valued labels, for which everything is known in closed form."""
+"""The Gaussian likelihood for real-valued labels, with everything in closed form."""
 
 from __future__ import annotations
 

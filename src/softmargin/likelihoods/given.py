@@ -1,4 +1,4 @@
-"""Losses that come as objects and not as words: likelihoods of the library's, and of a user's own."""
+"""Losses given as objects rather than words: likelihoods of this library, or of the user."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .classes import CrammerSinger, OneVersusRest, Rivals, Softmax
 from .protocol import Likelihood
 from .smooth import Quadrature, Taylor
 
-#: What a likelihood has beside ``sites``.
+#: What a likelihood has besides ``sites``.
 PARTS = (
     "log_density", "curvature", "is_bound", "needs_guard", "couples", "longest_step", "two_moment", "site_is_curvature",
 )  # fmt: skip
-#: Latent means and variances that every likelihood answers for.
+#: Latent means and variances at which likelihoods are tried out.
 _MEANS, _VARIANCES = np.array([-30.0, -1.0, -0.5, 0.0, 0.5, 1.0, 30.0]), np.array([0.0, 1e-3, 1.0, 100.0])
 
 
 def given_likelihood(loss: Any) -> Likelihood:
-    """An object that was given for ``loss=`` as a likelihood: itself, or, if it has ``derivatives``, by quadrature.
+    """The likelihood for an object given as ``loss=``: itself, or quadrature over it if it has ``derivatives``.
 
-    Otherwise a ValueError says what it lacks, or what it does that no likelihood may.
+    Raises a ValueError that says what it lacks, or which result is invalid for a likelihood.
 
     >>> from softmargin.likelihoods import Hinge, Logistic
     >>> given_likelihood(Hinge())
@@ -56,7 +56,7 @@ def given_likelihood(loss: Any) -> Likelihood:
 
 
 def _try_out(likelihood: Any, shown: str) -> None:
-    """Asks for a few sites, so that what is wrong with them is said before they are among others."""
+    """Computes a few sites, so that errors in them are reported before the fit."""
     if isinstance(likelihood, (Quadrature, Taylor)):
         _try_derivatives(likelihood.model, shown)
     mu, v = (part.ravel() for part in np.meshgrid(_MEANS, _VARIANCES))
@@ -74,7 +74,7 @@ def _try_out(likelihood: Any, shown: str) -> None:
 
 
 def _try_derivatives(model: Any, shown: str) -> None:
-    """Derivatives are asked for at many nodes of each row at once."""
+    """Computes derivatives for several nodes of each row at once, as quadrature does."""
     if not hasattr(model, "derivatives"):
         raise ValueError(f"loss={shown}: {_shown(model)} has no derivatives(y, f), which quadrature needs.")
     y, f = np.array([-1.0, 1.0]), np.repeat(_MEANS[:, None], 2, axis=1)
@@ -82,7 +82,7 @@ def _try_derivatives(model: Any, shown: str) -> None:
 
 
 def _three(answer: Any, question: str, names: str, shape: tuple[int, ...], shown: str) -> list[np.ndarray]:
-    """The three arrays of an answer, or an error that says what else it is."""
+    """The three arrays of an answer, or an error that says what was returned instead."""
     parts = [np.asarray(part) for part in answer] if isinstance(answer, (tuple, list)) else []
     if len(parts) != 3 or any(part.shape != shape for part in parts):
         found = [part.shape for part in parts] if parts else type(answer).__name__

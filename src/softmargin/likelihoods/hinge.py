@@ -1,4 +1,4 @@
-"""The hinge of support vector machines: exactly, by augmentation, and at a point."""
+"""The hinge of support vector machines: its exact expectation, its augmentation, and its value at a point."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Hinge(SiteIsCurvature):
     couples = False
     longest_step = 1.0
     two_moment = False
-    #: Below this variance the kink counts as smoothed over a width of 1e-6.
+    #: The least variance that is used, which smooths the kink over a width of 1e-6.
     _FLOOR: ClassVar[float] = 1e-12
 
     def log_density(self, y: Array, f: Array) -> Array:
@@ -55,7 +55,7 @@ class AugmentedHinge:
     r"""The hinge pseudo-likelihood under Polson and Scott's augmentation (Luts 2014, Wenzel 2017).
 
     The scale of each row has the optimal :math:`q(\lambda) = GIG(1/2, 1, c)`,
-    :math:`c = z^2 + v`; put back into the bound every Bessel function cancels and leaves
+    :math:`c = z^2 + v`; in the bound all Bessel functions cancel, which leaves
 
     .. math:: l = -z - \sqrt{z^2 + v}, \quad w = 1 / \sqrt{z^2 + v}, \quad b = y (1 + w).
 
@@ -96,13 +96,13 @@ class PointHinge:
 
     .. math:: l = -2 \max(0, z), \quad w = 1 / \max(|z|, \delta), \quad b = y (1 + w).
 
-    The mean then rests where :math:`\sum_i g_i \phi_i = P m` for the slopes
-    :math:`g = b - w \mu = y (1 + \mathrm{clip}(z / \delta, -1, 1))`: at the support vector machine whose kink is
-    rounded over :math:`\delta` to either side.  Full steps never lower that objective, which is not the one of the
-    belief: ``w`` is no slope of ``l`` in ``v``, so there is no bound to watch.
+    The mean then converges to the solution of :math:`\sum_i g_i \phi_i = P m` for the slopes
+    :math:`g = b - w \mu = y (1 + \mathrm{clip}(z / \delta, -1, 1))`: to the support vector machine whose kink is
+    rounded over :math:`\delta` to either side. Full steps never decrease that objective. It is not the objective of the
+    belief, because ``w`` is not the derivative of ``l`` in ``v``, so there is no bound to check.
 
-    The floor is in units of the margin.  Latent means come as near to the machine's, about half a floor in root mean
-    square; with much less, rows on the margin own all of their spread, and none of them can be left out.
+    The floor is in units of the margin. Latent means differ from those of the machine by about half a floor in root
+    mean square; with a much smaller floor, rows on the margin make up all of their spread, and cannot be left out.
 
     >>> import numpy as np
     >>> [float(part[0]) for part in PointHinge().sites(np.ones(1), np.zeros(1), np.full(1, 7.0))]
@@ -115,7 +115,7 @@ class PointHinge:
     couples = False
     longest_step = 1.0
     two_moment = True
-    # The belief contains 1/|z| of every row, which is no curvature: taken for one, it holds means that would give way.
+    # The belief contains 1/|z| of every row, which is not a curvature: as one, it would keep means from moving.
     site_is_curvature = False
 
     def log_density(self, y: Array, f: Array) -> Array:
@@ -128,9 +128,9 @@ class PointHinge:
         return Sites(self.log_density(y, mu), w, y * (1 + w))
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        """That of the hinge averaged over the belief.
+        """The curvature of the hinge averaged over the belief.
 
-        The slope ``g`` itself bends on the margin only, where support vectors hold, and nowhere else.  But a row left
-        out moves the others by as much as the belief is unsure of them, and those that meet the margin on the way hold.
+        The slope ``g`` itself changes only on the margin, at the support vectors. But leaving a row out moves the
+        others by as much as the belief is uncertain about them, and rows that reach the margin on the way resist.
         """
         return Hinge().curvature(y, mu, v)

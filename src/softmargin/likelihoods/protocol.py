@@ -1,4 +1,4 @@
-"""What every likelihood is: one function, and what it says of itself."""
+"""The protocol of likelihoods: one function, and attributes that describe it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sites(NamedTuple):
 
 
 class Likelihood(Protocol):
-    """The protocol of this module; see its docstring."""
+    """The protocol of likelihoods; `softmargin.likelihoods` describes its parts."""
 
     @property
     def is_bound(self) -> bool: ...
@@ -46,7 +46,7 @@ class Likelihood(Protocol):
 
 
 class SiteIsCurvature:
-    """For likelihoods whose site bends just as ``l`` does."""
+    """For likelihoods whose ``w`` is also the curvature of ``l``."""
 
     site_is_curvature = True
 
@@ -55,17 +55,17 @@ class SiteIsCurvature:
 
 
 def score(likelihood: Likelihood, y: Array, f: Array) -> Array:
-    r"""The slope of :math:`\log p(y \mid f)` in ``f``, which is all that particles need.
+    r"""The derivative of :math:`\log p(y \mid f)` in ``f``, which is all that particles need.
 
-    A latent value that is known has no variance, and there :math:`\partial l / \partial \mu = b - w \mu` is this slope:
-    on the kink of a hinge one of those between, and for `CrammerSinger` that of its soft rivals.
+    A known latent value has no variance, and at ``v = 0`` this is :math:`\partial l / \partial \mu = b - w \mu`.
+    At the kink of a hinge this is a subgradient; for `CrammerSinger` rivals are weighted softly.
 
     >>> import numpy as np
     >>> from softmargin.likelihoods import Softmax
     >>> score(Softmax(), np.array([0.0]), np.zeros((1, 4))).tolist()
     [[0.75, -0.25, -0.25, -0.25]]
     """
-    direct = getattr(likelihood, "slope", None)  # of those that know it without more ado
+    direct = getattr(likelihood, "slope", None)  # a direct formula, if the likelihood has one
     if direct is not None:
         return direct(y, f)
     _, w, b = likelihood.sites(y, f, namespace(f).zeros_like(f))

@@ -1,4 +1,4 @@
-"""Smooth likelihoods: logistic and probit, by a quadratic bound, by quadrature, and to second order."""
+"""Smooth likelihoods, logistic and probit: by a quadratic bound, by quadrature, and by Taylor expansion."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class JaakkolaJordan:
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
         xp = namespace(mu)
         xi = xp.sqrt(mu * mu + v)
-        # tanh(xi/2) / (2 xi) -> 1/4 - xi^2/48: below 1e-4 the quotient has nothing to add.
+        # tanh(xi/2) / (2 xi) -> 1/4 - xi^2/48, which is exact to rounding below 1e-4.
         safe = xp.where(xi > 1e-4, xi, xp.ones_like(xi))
         w = xp.where(xi > 1e-4, xp.tanh(safe / 2) / (2 * safe), 0.25 - xi * xi / 48)
         return Sites((y * mu - xi) / 2 + log_expit(xi), w, y / 2)
@@ -81,7 +81,7 @@ class Logistic:
     def derivatives(self, y: Array, f: Array) -> Derivatives:
         xp = namespace(f)
         t = y * f
-        e = xp.exp(-xp.abs(t))  # serves the logarithm and the slope
+        e = xp.exp(-xp.abs(t))  # used for both the value and the slope
         miss = xp.where(t > 0, e, xp.ones_like(e)) / (1 + e)
         return Derivatives(xp.minimum(t, xp.zeros_like(t)) - xp.log1p(e), y * miss, -miss * (1 - miss))
 
@@ -109,12 +109,12 @@ class Probit:
 
 
 def _derivatives(model: SmoothModel, y: Array, f: Array) -> Derivatives:
-    """By name, also where somebody returns a plain tuple."""
+    """The derivatives of a model with names, even if it returns a plain tuple."""
     return Derivatives(*model.derivatives(y, f))
 
 
 def _joined(parts: list[Sites]) -> Sites:
-    """The sites of rows and of those after them."""
+    """The sites of consecutive blocks of rows, concatenated."""
     return Sites(*(namespace(*part).concat(part) for part in zip(*parts, strict=True)))
 
 
@@ -150,14 +150,14 @@ class Quadrature(SiteIsCurvature):
     couples = False
     longest_step = 1.0
     two_moment = False
-    #: Standard deviations below which the quotient by ``s`` is taken in its limit.
+    #: Below this standard deviation the quotient by ``s`` is replaced by its limit.
     _NARROW: ClassVar[float] = 1e-2
-    #: Up to these variances so few nodes of 24 are exact to about 1e-10; of more, as large a share.
+    #: Up to these variances this many nodes of 24 are exact to about 1e-10; with more, the same share of them.
     _FEW_NODES: ClassVar[tuple[tuple[float, int], ...]] = ((0.03, 6), (0.1, 8), (0.3, 12))
     _USUAL_NODES: ClassVar[int] = 24
     #: Beyond this the weights of the rule overflow.
     _MOST_NODES: ClassVar[int] = 300
-    #: Nodes that fit the cache together.
+    #: The number of nodes, of all rows together, that fit the cache.
     _NODES_AT_ONCE: ClassVar[int] = 98_304
 
     def __post_init__(self) -> None:
@@ -175,7 +175,7 @@ class Quadrature(SiteIsCurvature):
         return _derivatives(self.model, y, f).slope
 
     def sites(self, y: Array, mu: Array, v: Array) -> Sites:
-        """Each row with as many nodes as its variance needs, whatever rows it comes with."""
+        """Uses as many nodes for each row as its variance requires, whatever the other rows are."""
         xp = namespace(v)
         more = max(1.0, self.n_nodes / self._USUAL_NODES)
         nodes = [min(math.ceil(more * few), self.n_nodes) for _, few in self._FEW_NODES] + [self.n_nodes]
@@ -189,7 +189,7 @@ class Quadrature(SiteIsCurvature):
         return Sites(*(part[back] for part in _joined(parts)))
 
     def _in_turn(self, y: Array, mu: Array, v: Array, n_nodes: int) -> Sites:
-        """As many rows at once as have nodes that fit the cache together."""
+        """The sites, computed in blocks of rows whose nodes fit the cache."""
         n_rows, at_once = mu.shape[0], self._NODES_AT_ONCE // n_nodes
         if n_rows <= at_once:
             return self._sites(y, mu, v, n_nodes)
@@ -206,7 +206,7 @@ class Quadrature(SiteIsCurvature):
         w = -tilt / xp.where(wide, s, xp.ones_like(s))
         if not xp.all(wide):
             w = xp.where(wide, w, -(weights @ at_nodes.curvature))
-        w = xp.maximum(w, xp.zeros_like(w))  # rounding
+        w = xp.maximum(w, xp.zeros_like(w))  # negative only by rounding
         return Sites(weights @ at_nodes.value, w, slope + w * mu)
 
 
