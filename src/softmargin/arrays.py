@@ -1,7 +1,7 @@
 """Array operations whose best form depends on the library that owns the array.
 
-Everything else in the package is written against the array namespace of its inputs, so it runs on
-NumPy arrays and PyTorch tensors alike.  This is the only core file that knows either by name.
+Everything else in the package uses the array namespace of its inputs, so it runs on
+NumPy arrays and PyTorch tensors alike. This is the only core module that distinguishes the two.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from array_api_compat import array_namespace, device, is_numpy_array, is_torch_a
 
 Array = Any
 
-#: Panels of a blocked triangular product: enough to skip most of the zeros, few enough for fast products.
+#: Panels of a blocked triangular product: enough to skip most of the zeros, few enough for fast BLAS calls.
 _PANELS = 8
 _SMALLEST_PANEL = 32
-#: Weights of this many rounding units of the largest are as good as none; so many rows have to be left for it to pay.
+#: Rows with less than this many rounding units of the greatest weight are skipped, if at most this share remains.
 _NEGLIGIBLE, _FEW = 1e-3, 0.75
-#: More jitter than this share of the diagonal means that something else is wrong.
+#: The most jitter, as a share of the mean diagonal entry; if more is needed, something else is wrong.
 _LARGEST_JITTER = 0.1
-#: Calls before a recording: libraries choose their ways, and allocate, on the first.
+#: Calls before a function is captured: in the first ones, libraries select algorithms and allocate memory.
 _REHEARSALS = 3
 
 
@@ -36,13 +36,13 @@ class NotPositiveDefiniteError(ValueError):
 
 def namespace(*arrays: Array) -> Any:
     """The array namespace shared by ``arrays``; plain numbers are ignored."""
-    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:  # asked for many times in a pass over a few rows
+    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:  # a shortcut, for passes over few rows
         return array_api_compat.numpy
     return array_namespace(*(a for a in arrays if not isinstance(a, (int, float))))
 
 
 def as_float64(x: Array) -> Array:
-    """``x`` in float64, where it already lives."""
+    """``x`` in float64, on its device."""
     xp = namespace(x)
     return xp.astype(x, xp.float64, copy=False)
 
@@ -53,7 +53,7 @@ def like(values: Array, reference: Array) -> Array:
         import torch
 
         if isinstance(values, np.ndarray):
-            values = np.ascontiguousarray(values)  # tensors cannot be read backwards
+            values = np.ascontiguousarray(values)  # tensors cannot have negative strides
         return torch.as_tensor(values).to(dtype=reference.dtype, device=reference.device)
     return np.asarray(values, dtype=reference.dtype)
 
@@ -81,7 +81,7 @@ def combined(first: Any, rate: float, second: Any) -> Any:
 
 
 def size_of(values: Any) -> int:
-    """How many numbers are in (nested) tuples of arrays."""
+    """The total number of entries in (nested) tuples of arrays."""
     return sum(map(size_of, values)) if isinstance(values, tuple) else math.prod(getattr(values, "shape", ()))
 
 
@@ -128,12 +128,12 @@ def log_expit(x: Array) -> Array:
 
 
 def bessel_k(order: float, x: Array) -> Array:
-    """The modified Bessel function of the second kind; on the host, whatever the library."""
+    """The modified Bessel function of the second kind; always computed on the host."""
     return like(scipy.special.kv(order, to_numpy(x)), x)
 
 
 def cos_sin(angles: Array, cos: Array, sin: Array) -> None:
-    """Cosines and sines of ``angles`` into arrays that are there: fresh memory is slower to touch than to compute."""
+    """Writes cosines and sines of ``angles`` to existing arrays: allocating new memory takes longer than computing."""
     if is_numpy_array(angles):
         np.cos(angles, out=cos)
         np.sin(angles, out=sin)
@@ -145,7 +145,7 @@ def cos_sin(angles: Array, cos: Array, sin: Array) -> None:
 
 
 def product_into(A: Array, B: Array, out: Array) -> Array:
-    """``A @ B``, into an array that is there."""
+    """``A @ B``, written to an existing array."""
     if is_numpy_array(out):
         return np.matmul(A, B, out=out)
     import torch
@@ -157,7 +157,7 @@ def product_into(A: Array, B: Array, out: Array) -> Array:
 
 
 def cholesky(A: Array) -> Array:
-    """The lower Cholesky factor of ``A``, or `NotPositiveDefiniteError`."""
+    """The lower Cholesky factor of ``A``; raises `NotPositiveDefiniteError` if there is none."""
     try:
         if is_numpy_array(A):
             return _factor(A)
@@ -171,16 +171,16 @@ def _factor(A: np.ndarray) -> np.ndarray:
     """What `scipy.linalg.cholesky` does, without its checks, which take longer than a small matrix."""
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
     L, info = potrf(A, lower=1, clean=1)
-    if info or not math.isfinite(np.sum(np.diagonal(L))):  # whatever is no number reaches the diagonal
+    if info or not math.isfinite(np.sum(np.diagonal(L))):  # NaN and infinity always reach the diagonal
         raise np.linalg.LinAlgError(f"the leading minor of order {info} is not positive")
     return L
 
 
 def cholesky_jittered(A: Array, rounding: float) -> tuple[Array, float]:
-    """The lower Cholesky factor of ``A + jitter I`` for the smallest jitter on a ladder that works.
+    """The lower Cholesky factor of ``A + jitter I`` for the first jitter that works, and that jitter.
 
-    The ladder starts at a hundred times ``rounding`` (the unit of the dtype in which the factor will be
-    used) of the mean diagonal entry and climbs by tens.  Returns the factor and the jitter.
+    The jitter starts at a hundred times ``rounding`` (the rounding unit of the dtype in which the factor will be
+    used) times the mean diagonal entry, and increases by factors of ten.
     """
     xp = namespace(A)
     scale = float(xp.mean(xp.linalg.diagonal(A)))
@@ -197,7 +197,7 @@ def cholesky_jittered(A: Array, rounding: float) -> tuple[Array, float]:
 
 
 def inverse_lower(L: Array) -> Array:
-    """The inverse of a lower triangular matrix, lower triangular too."""
+    """The inverse of a lower triangular matrix, itself lower triangular."""
     if is_numpy_array(L):
         (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), (L,))
         return trtri(L, lower=1)[0]
@@ -218,9 +218,9 @@ def solve_lower(L: Array, x: Array, transposed: bool = False) -> Array:
 def times_lower_transposed(P: Array, R: Array) -> Array:
     """``P @ R.T`` for lower triangular ``R``.
 
-    On the host the product runs panel by panel, so that only the panel on the diagonal multiplies
-    zeros: nearly the speed of a general product at little more than half of its operations, and,
-    unlike the triangular BLAS calls of SciPy, free of the interpreter lock.
+    On the host the product is computed panel by panel, so that zeros are multiplied only in panels on the
+    diagonal. It takes little more than half the operations of a general product, at nearly the same speed per
+    operation, and, unlike SciPy's triangular BLAS calls, releases the interpreter lock.
     """
     panels = _panels(P, R)
     if len(panels) == 1:
@@ -234,13 +234,13 @@ def times_lower_transposed(P: Array, R: Array) -> Array:
 def squares_through_lower(P: Array, R: Array) -> Array:
     """The squared length of each row of ``P @ R.T`` for lower triangular ``R``.
 
-    On the host nothing wider than a panel is formed: fresh memory is slower to touch than to compute.
+    On the host nothing wider than a panel is formed, since allocating new memory takes longer than computing.
     """
     return sum(row_squares(P[:, : rows.stop] @ R[rows, : rows.stop].T) for rows in _panels(P, R))
 
 
 def _panels(P: Array, R: Array) -> list[slice]:
-    """The rows of ``R``, cut into panels on the host; row ``i`` ends at column ``i``, so a panel at its last row."""
+    """The rows of ``R``, cut into panels on the host; row ``i`` ends at column ``i``, a panel with its last row."""
     m = R.shape[0]
     width = max(_SMALLEST_PANEL, -(-m // _PANELS)) if is_numpy_array(P) else m
     return [slice(start, min(start + width, m)) for start in range(0, m, width)]
@@ -248,17 +248,17 @@ def _panels(P: Array, R: Array) -> list[slice]:
 
 def clipped(A: Array, low: float, high: float) -> Array:
     """``A`` between two limits; in place on the host."""
-    # With both limits given NumPy's clip is three times as fast as its maximum.
+    # NumPy's clip with both limits is three times as fast as its maximum.
     return np.clip(A, low, high, out=A) if is_numpy_array(A) else namespace(A).clip(A, low, high)
 
 
 def clipped_at_zero(A: Array) -> Array:
-    """``A`` with what rounding took below zero put back; in place on the host."""
+    """``A`` with values that rounding made negative set to zero; in place on the host."""
     return clipped(A, 0.0, math.inf)
 
 
 def plus(A: Array, B: Any) -> Array:
-    """``A + B``; in place on the host, where nobody asks for the way back."""
+    """``A + B``; in place on the host, where no automatic differentiation needs ``A``."""
     return np.add(A, B, out=A) if is_numpy_array(A) else A + B
 
 
@@ -275,10 +275,10 @@ def row_squares(A: Array) -> Array:
 
 
 def weighted_gram(phi: Array, w: Array) -> Array:
-    """``phi.T @ diag(w) @ phi`` in float64 for non-negative ``w`` (a symmetric product of one matrix).
+    """``phi.T @ diag(w) @ phi`` in float64 for non-negative ``w``, as the product of a matrix with its transpose.
 
-    On the host, rows whose weight is below rounding are left out if they are many: those beyond the margin of a hinge,
-    say, which of many classes are nearly all.
+    On the host, rows of negligible weight are skipped if there are many of them, such as rows beyond the margin of a
+    hinge: with many classes, nearly all.
     """
     xp = namespace(phi)
     if is_numpy_array(phi) and len(w):
@@ -293,12 +293,12 @@ def weighted_gram(phi: Array, w: Array) -> Array:
 
 
 def replayed(function: Callable[..., Array], *examples: Array) -> Callable[..., Array]:
-    """``function``, told to a device as a whole, for arrays with the shapes, dtypes and places of the examples.
+    """``function`` as a CUDA graph, for arrays with the shapes, dtypes and devices of the examples.
 
-    A graphics processor is told of one small operation after another, and telling takes longer than doing.  So on a
-    CUDA device the function is recorded and played again, and what it returns is overwritten by the next call.
-    Everywhere else, and where it cannot be recorded (something in it asks the device for a number), it is returned as
-    it is.  A recording holds on to whatever else the function uses: that may change in its entries alone.
+    Launching a small operation on a GPU takes longer than executing it. So on a CUDA device the function is captured
+    once and then replayed; every call overwrites the result of the one before.
+    On other devices, and if it cannot be captured (because it reads a value back from the device), it is returned
+    unchanged. The graph refers to the memory of all other arrays that the function uses: only their entries may change.
     """
     if not all(is_torch_array(x) and x.is_cuda for x in examples):
         return function

@@ -1,9 +1,9 @@
-r"""The one step that everything goes through.
+r"""The computation that all inference methods share.
 
-A pass turns a belief into `Stats`, sums over rows; the prior turns sums into the next belief; and the
-objective of every method in this package is `objective`: the rows' bound less one divergence.
+A pass over the rows turns a belief into `Stats`, and the prior turns these sums into the next belief. Every method in
+this package maximises the same `objective`: the bound of the rows minus one KL divergence.
 
-Because Stats are sums, blocks, threads, devices and machines only decide where they are added up.
+Because Stats are sums, blocks, threads, devices and machines only determine where they are added up.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .rows import ClasswiseFeatures, ClasswiseRows, Features, Latent, Rows
 from .sampling import scattered
 from .together import change_together, step_together
 
-#: Features are kept between passes while they take no more than this.
+#: Features are kept between passes if they take no more bytes than this.
 _CACHE_BYTES = 256 * 2**20
-#: By how much the weight of all rows may differ from one reading to another.
+#: The relative difference allowed between the total weights of two readings of a source.
 _SAME_WEIGHT = 1e-6
-#: The fewest rows of a sample by which classes answer to each other.
+#: With rows of a source, the coupling between classes is computed on a sample of at least this many rows.
 _LEAST_ANSWERING = 8192
 
 
 class Stats(NamedTuple):
-    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, the bound :math:`\sum l`, and how many.
+    r"""Sums over rows: :math:`G = \sum w \phi\phi^T`, :math:`h = \sum b \phi`, the bound :math:`\sum l`, total weight.
 
-    Rows with a structure of their own may keep ``G`` as a tuple of arrays, which their prior knows how to read.
-    ``along`` is the part of ``h`` by which classes take each other along (`together`); of plain sums it is 0.
+    Structured rows may store ``G`` as a tuple of arrays, which the matching prior understands.
+    ``along`` is the part of ``h`` that comes from the coupling between classes (`together`), 0 for plain sums.
     """
 
     G: Any
@@ -45,12 +45,12 @@ class Stats(NamedTuple):
 
 
 def add(first: Stats, second: Stats) -> Stats:
-    """The Stats of two sets of rows together."""
+    """The Stats of the union of two sets of rows."""
     return combined(first, 1, second)
 
 
 class Settled(NamedTuple):
-    """A block of rows at one belief: what is uncertain about them settled, at a cost, and their sites."""
+    """A block of rows at one belief: features with missing entries inferred, moments, sites, and the cost in ``l``."""
 
     features: Any
     latent: Latent
@@ -71,12 +71,12 @@ class Settled(NamedTuple):
 
 
 def block_stats(features: Features, likelihood: Likelihood, belief: Belief, y: Array, weight: Array) -> Stats:
-    """The Stats of one block, at one belief.  A row of weight ``k`` counts ``k`` times."""
+    """The Stats of one block at one belief. A row of weight ``k`` counts ``k`` times."""
     return Settled.at(features, likelihood, belief, y, weight).stats(weight)
 
 
 class BlockStats(NamedTuple):
-    """`block_stats` at one belief, of whatever rows are lifted: what a pass over a source adds up."""
+    """`block_stats` at one belief, as a function of unlifted rows: a pass over a source sums its values."""
 
     rows: Rows
     likelihood: Likelihood
@@ -87,16 +87,17 @@ class BlockStats(NamedTuple):
 
 
 def objective(bound: Array | float, prior: Prior, belief: Belief) -> float:
-    """What every inference ascends: the bound of the rows less the divergence of belief from prior."""
+    """What every inference method maximises: the bound of the rows minus the KL divergence of belief from prior."""
     return float(bound) - float(prior.kl(belief))
 
 
 @dataclass
 class Problem:
-    """Data, rows, likelihood and prior, ready for passes; features are kept while they take no more than some bytes.
+    """Data, rows, likelihood and prior, ready for passes; features are kept if they take at most ``cache_bytes``.
 
-    Where the table is only a sample, ``whole`` is the way to all rows (``n_rows``, and ``total`` of a sum over blocks):
-    passes go over these, and all else over the table, whose weights are such that it stands for them.
+    If the table is only a sample, ``whole`` gives access to all rows: their number ``n_rows``, and ``total``, which
+    sums a function over blocks. Passes then go over all rows, and everything else uses the table, whose weights are
+    scaled so that it represents them.
     """
 
     table: Table
@@ -122,7 +123,7 @@ class Problem:
         return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
 
     def _as_before(self, stats: Stats | None) -> Stats:
-        """Sums over all rows of a source, if they weigh what they weighed when it was first read."""
+        """Returns the sums over all rows of a source, after checking that their total weight has not changed."""
         expected = float(self.table.weight.sum())
         if stats is None or not abs(float(stats.n) - expected) <= _SAME_WEIGHT * expected:
             raise ValueError(
@@ -133,21 +134,21 @@ class Problem:
 
     @property
     def n_rows(self) -> int:
-        """All rows."""
+        """The number of all rows, not only those of the table."""
         return self.table.n_rows if self.whole is None else self.whole.n_rows
 
     def over(self, table: Table) -> Problem:
-        """The same problem over other rows, all of them in memory."""
+        """The same problem with other rows, all of them in memory."""
         return replace(self, table=table, whole=None, _kept={}, _some=None)
 
     @property
     def goes_together(self) -> bool:
-        """Whether classes answer to each other, and all can move at once (`together`)."""
+        """Whether the likelihood couples classes, and all of them can be updated jointly (`together`)."""
         keeps = self.whole is not None or self._keeps_features
         return self.likelihood.couples and self.prior.is_gaussian and keeps and isinstance(self.rows, ClasswiseRows)
 
     def stats_together(self, belief: Any) -> Stats:
-        """One pass over all rows; where classes answer to each other, ``h`` takes all of them along."""
+        """One pass over all rows; if classes are updated jointly, ``h`` leads to the step of all of them together."""
         if not self.goes_together:
             return self.stats(belief)
         some, answer = self._answering.stats_and_answer(belief)
@@ -162,7 +163,7 @@ class Problem:
 
     @property
     def _answering(self) -> Problem:
-        """The rows that say how classes answer to each other: all, or of a source some that stand for them."""
+        """The rows on which the coupling between classes is computed: all, or a weighted sample of a source."""
         if self.whole is None:
             return self
         if self._some is None:
@@ -173,7 +174,7 @@ class Problem:
         return self._some
 
     def stats_and_answer(self, belief: Any) -> tuple[Stats, Callable[[Array], Array]]:
-        """One pass over the rows in memory, and how classes answer to each other there (`together`)."""
+        """One pass over the rows in memory, and the product with their coupling between classes (`together`)."""
         likelihood: Any = self.likelihood
         seen, ties = self.seen(belief), {}
 
@@ -195,17 +196,17 @@ class Problem:
 
     @property
     def longest_step(self) -> float:
-        """How far towards what a pass asks for a step should go, 1 being all the way."""
+        """The greatest length of a step; 1 is a full step, to the sums that a pass returned."""
         return 1.0 if self.goes_together and self.likelihood.is_bound else self.likelihood.longest_step
 
     def latent(self, belief: Belief, rows_at: Belief | None = None) -> Latent:
-        """The latent moments of every row; what is uncertain about rows settled at this or another belief."""
+        """The latent moments of every row, its missing entries inferred at this belief or at ``rows_at``."""
         seen, at = self.seen(belief), self.seen(belief if rows_at is None else rows_at)
         parts = sweep(lambda index: self.settled(index, at).moments(seen), self.table.n_blocks, self.n_jobs)
         return Latent(*gather_rows(parts))
 
     def settled(self, index: int, seen: Belief) -> Features:
-        """The features of a block, what is uncertain about its rows settled at a belief as rows see it."""
+        """The features of a block, missing entries inferred at a belief that is already in the form which rows use."""
         _, y, weight = self.table.block(index)
         return self.features(index).settled(seen, self.likelihood, y, weight)[0]
 
@@ -227,5 +228,5 @@ class Problem:
         return _CACHE_BYTES if self.cache_bytes is None else self.cache_bytes
 
     def seen(self, belief: Belief) -> Belief:
-        """The belief as rows see it."""
+        """The belief in the form that rows use: its effective moments, in the dtype and on the device of the data."""
         return self.prior.effective(belief).seen_by(self.table.reference)

@@ -1,4 +1,4 @@
-r"""Beliefs about weights: Gaussians, their divergence from a prior, and draws from them."""
+r"""Beliefs about weights: Gaussians, their KL divergence from a prior, and draws from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .arrays import (
 class Belief(NamedTuple):
     r"""A Gaussian :math:`q = N(m, S)` over weights, :math:`S = R^T R` with ``R`` lower triangular.
 
-    ``hyper`` holds what a prior infers beside the weights (variances, say); nobody else looks at it.
+    ``hyper`` holds whatever a prior infers besides the weights (such as variances); no other part reads it.
     """
 
     mean: Array
@@ -45,16 +45,16 @@ class Belief(NamedTuple):
 
     @property
     def core_mean(self) -> Array:
-        """The mean of the weights that are dense: here all."""
+        """The mean of the weights in the dense core: here all of them."""
         return self.mean
 
     @property
     def core_covariance(self) -> Array:
-        """The covariance of the weights that are dense: here all."""
+        """The covariance of the weights in the dense core: here all of them."""
         return self.covariance
 
     def energy(self, precision: Array) -> Array:
-        r""":math:`E\, u^T P u = \mathrm{tr}\, P S + m^T P m`, for a diagonal (a vector) or a matrix."""
+        r""":math:`E\, u^T P u = \mathrm{tr}\, P S + m^T P m`, for ``P`` a diagonal (a vector) or a matrix."""
         xp, m = namespace(self.mean), self.mean
         if precision.ndim == 1:
             return xp.sum(precision * (self.variances + m * m))
@@ -67,7 +67,7 @@ class Belief(NamedTuple):
         return solve_lower(self.root, solve_lower(self.root, x, transposed=True))
 
     def felt(self, dG: Array, dh: Array) -> np.ndarray:
-        """A change of natural parameters as one flat vector, each entry in units of this belief's deviations."""
+        """A change of natural parameters as one flat vector, in units of this belief's standard deviations."""
         xp = namespace(self.mean)
         sd = xp.sqrt(self.variances)
         spread = 0.5**0.5 * sd[:, None] * dG * sd[None, :]
@@ -75,14 +75,14 @@ class Belief(NamedTuple):
         return to_numpy(xp.concat([xp.reshape(spread, (-1,)), shift]))
 
     def squared_length(self, dG: Array, dh: Array) -> float:
-        r"""Of a change of natural parameters, in the metric of this belief:
+        r"""The squared length of a change of natural parameters in the metric of this belief:
         :math:`\tfrac12 |R\, dG\, R^T|^2 + |R \delta|^2` with :math:`\delta = dh - dG\, m`."""
         spread = times_lower_transposed(times_lower_transposed(dG, self.root).T, self.root)
         shift = self.root @ (dh - dG @ self.mean)
         return 0.5 * float((spread * spread).sum()) + float(shift @ shift)
 
     def moved_from(self, other: Belief) -> float:
-        """How far the mean lies from another's: squared, in units of this belief's deviations."""
+        """The squared distance between the two means, in units of this belief's standard deviations."""
         step = self.mean - other.mean
         return float(namespace(step).sum(step * step / self.variances))
 
@@ -91,24 +91,24 @@ class Belief(NamedTuple):
         return to_numpy(self.mean) + rng.standard_normal((n_draws, self.root.shape[0])) @ to_numpy(self.root)
 
     def seen_by(self, reference: Array) -> Belief:
-        """The same belief in the dtype, library and place of a block of rows."""
+        """The same belief in the dtype, array library and device of a block of rows."""
         return self._replace(mean=like(self.mean, reference), root=like(self.root, reference))
 
 
 class ClassBelief(NamedTuple):
-    """A belief for each class, independent of each other; ``beside`` holds what is inferred for all of them at once."""
+    """A belief for each class, all independent; ``beside`` holds what is inferred jointly for all classes."""
 
     parts: tuple[Any, ...]
     beside: Any = None
 
     @property
     def hyper(self) -> Any:
-        """Of each class, unless there is something for all of them."""
+        """``beside`` if there is one, otherwise the ``hyper`` of each class."""
         return tuple(part.hyper for part in self.parts) if self.beside is None else self.beside
 
     @property
     def n_weights(self) -> int:
-        """Of all classes."""
+        """The number of weights of all classes."""
         return sum(part.n_weights for part in self.parts)
 
     @property
@@ -118,7 +118,7 @@ class ClassBelief(NamedTuple):
 
     @property
     def roots(self) -> Array | None:
-        """Classes by weights by weights; None where not all pairs of weights are kept."""
+        """Roots as classes x weights x weights; None if beliefs do not store them for all pairs of weights."""
         if not isinstance(self.parts[0], Belief):
             return None
         return namespace(self.parts[0].root).stack([part.root for part in self.parts])
@@ -127,7 +127,7 @@ class ClassBelief(NamedTuple):
         return self._replace(parts=(*self.parts[:index], part, *self.parts[index + 1 :]))
 
     def shifted(self, change: Array) -> ClassBelief:
-        """The same with other linear terms: more by ``change``, weights by classes."""
+        """The same belief with ``change`` (weights by classes) added to its linear terms."""
         moved = (part.mean + part.covariance_times(change[:, k]) for k, part in enumerate(self.parts))
         return ClassBelief(tuple(part._replace(mean=mean) for part, mean in zip(self.parts, moved, strict=True)))
 
@@ -143,12 +143,12 @@ class ClassBelief(NamedTuple):
 
 
 def class_parts(belief: Any) -> tuple[Any, ...]:
-    """The belief of each class; where there are no more than two, the one there is."""
+    """The belief of each class; with two classes, the single belief."""
     return belief.parts if isinstance(belief, ClassBelief) else (belief,)
 
 
 def with_hyper(belief: Any, hyper: Any) -> Any:
-    """The same belief about the weights, with all else in place of what was believed beside them."""
+    """The same belief about the weights, with ``hyper`` in place of what was inferred besides them."""
     return belief._replace(beside=hyper) if isinstance(belief, ClassBelief) else belief._replace(hyper=hyper)
 
 
@@ -161,10 +161,10 @@ def from_natural(precision: Array, h: Array, hyper: Any = None) -> Belief:
 
 
 def kl(belief: Belief, precision: Array, log_det_precision: float | Array) -> Array:
-    r""":math:`KL(N(m, S) \,\|\, N(0, P^{-1}))` for a precision that is a diagonal (a vector) or a matrix.
+    r""":math:`KL(N(m, S) \,\|\, N(0, P^{-1}))` for a precision ``P`` that is a diagonal (a vector) or a matrix.
 
     .. math:: \tfrac12 (\mathrm{tr}\, P S + m^T P m - \dim - \log|P| - \log|S|)
 
-    A prior that is uncertain of its own scale passes the expectations of ``P`` and of ``log|P|`` instead.
+    A prior that is uncertain about its own scale passes the expectations of ``P`` and of ``log|P|`` instead.
     """
     return 0.5 * (belief.energy(precision) - belief.mean.shape[0] - log_det_precision - belief.log_det)

@@ -1,8 +1,8 @@
-"""Where to put inducing points.
+"""Choosing inducing points.
 
-All choices work in units of the kernel's length-scales (or of each column's spread, if it has none of its own), on at
-most a few thousand rows, and on distinct rows with their total weights: a row of weight k and k copies of it lead to
-the same points (in tables too large to be searched for repeats, if the copies stand together).
+All methods work in units of the kernel's length-scales (or of each column's spread, if it has none), on at
+most a few thousand rows, and on distinct rows with their total weights, so that a row of weight k and k copies of it
+lead to the same points (in tables too large to be searched for repeats, only if the copies are adjacent).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .columns import Columns
 from .kernels import Kernel
 from .sampling import distinct, drawn_by_weight, scattered
 
-#: ``n_inducing="auto"``: as few rows as explain the rest, where this many do, and otherwise this many points, or twice
-#: as many for large tables: of two classes, where stochastic steps make them cheap, and of more, whose functions are
-#: many.
+#: ``n_inducing="auto"``: as few rows as explain the rest, if this many suffice, and otherwise this many points. Large
+#: tables have twice as many: with two classes because stochastic steps make them cheap, with more because there are
+#: several functions.
 AUTO_POINTS, _MANY_ROWS, _MANY_ROWS_OF_CLASSES = 256, 50_000, 8192
-#: Rows that `explaining` may choose from, and the variance it may leave over, where a margin has the width 1: to a row,
-#: and to all rows together, for which the bound pays about an eighth of it.
+#: Candidate rows for `explaining`, and the prior variance that it may leave unexplained (a margin has width 1): per row
+#: on average, and in total over all rows, which lowers the bound by about an eighth of it.
 _CANDIDATES, _LEFT_OVER, _LEFT_OVER_IN_ALL = (512, 1024), 1e-2, 10.0
 #: Points are chosen on at most this many rows, or this many for each point.
 _SAMPLE_ROWS, _SAMPLE_ROWS_PER_POINT = 4096, 8
@@ -42,7 +42,7 @@ class Distinct(NamedTuple):
 
 
 def most_points(n_rows: int, n_inducing: int | str, n_classes: int = 2) -> int:
-    """How many points a model of so many rows may have."""
+    """The most points of a model for this many rows."""
     if n_inducing == "auto":
         many = _MANY_ROWS if n_classes == 2 else _MANY_ROWS_OF_CLASSES
         return AUTO_POINTS if n_rows < many else 2 * AUTO_POINTS
@@ -60,9 +60,9 @@ def choose_points(
     n_classes: int = 2,
     n_rows: int | None = None,
 ) -> np.ndarray:
-    """Inducing points for the rows of ``X``: few that explain all others, or all distinct rows, or as ``how`` says.
+    """Inducing points for the rows of ``X``: a few that explain all others, or all distinct rows, or chosen by ``how``.
 
-    The rows may be a sample of ``n_rows``.
+    ``X`` may be a sample of ``n_rows`` rows.
     """
     wanted = most_points(n_rows or X.shape[0], n_inducing, n_classes)
     every = _reduced(X, weight)
@@ -82,7 +82,7 @@ def choose_points(
 def placed(
     sample: Distinct, columns: Columns, kernel: Kernel, n_points: int, how: str, rng: np.random.RandomState
 ) -> np.ndarray:
-    """As many points, placed among distinct rows as ``how`` says, in units of the kernel."""
+    """``n_points`` points, placed among distinct rows by the method ``how`` in units of the kernel."""
     place = {"kmeans": _kmeans, "random": _random, "mixture": _mixture, "tuned": _kmeans}[how]
     units = kernel.units(columns.spread)
     points = place((sample.rows - columns.center) / units, sample.weight, n_points, rng) * units + columns.center
@@ -90,15 +90,15 @@ def placed(
 
 
 def explaining(every: Distinct, kernel: Kernel, at_most: int, total: float) -> np.ndarray | None:
-    """As few of the rows as leave the others next to no variance of their own; None where that takes too many.
+    """The fewest rows that leave next to no variance of the others unexplained; None if that takes too many.
 
-    A Cholesky factorisation with pivots takes the row of most remaining variance next, and its columns say how much
-    each takes away.  Smooth kernels need far fewer points than there are rows; ``total`` is the weight of all rows that
-    these stand for.
+    A pivoted Cholesky factorisation always takes the row with the most remaining variance next, and its columns show
+    how much variance each row explains. Smooth kernels need far fewer points than there are rows. ``total`` is the
+    weight of all rows that these represent.
     """
     tolerance = min(_LEFT_OVER, _LEFT_OVER_IN_ALL / total)
     few: np.ndarray | None = None
-    for n_candidates in _CANDIDATES:  # what does not explain few rows does not explain more
+    for n_candidates in _CANDIDATES:  # if too many points are needed for few candidates, so are for more
         some = scattered(len(every.weight), n_candidates)
         few = _explaining(Distinct(every.rows[some], every.weight[some]), kernel, at_most, tolerance)
         if few is None or n_candidates >= len(every.weight):
@@ -134,18 +134,18 @@ def distinct_rows(X: Any, weight: np.ndarray, at_most: int) -> Distinct | None:
 
 
 def merged(rows: np.ndarray, weight: np.ndarray) -> Distinct:
-    """Repeated rows as one, with their total weight."""
+    """The distinct rows, each with the total weight of its copies."""
     unique, which = distinct(rows)
     return Distinct(unique, np.bincount(which, weights=weight, minlength=len(unique)))
 
 
 def _reduced(X: Any, weight: np.ndarray) -> Distinct:
-    """Tables of moderate size in their distinct rows, in an order of their own; larger ones as they are."""
+    """The distinct rows of tables of moderate size, in lexicographic order; larger tables as they are."""
     return merged(dense(X), weight) if X.shape[0] * X.shape[1] <= MERGED_NUMBERS else Distinct(X, weight)
 
 
 def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
-    """At most ``size`` distinct rows, drawn in proportion to weight: one from each of as many slices of the total."""
+    """At most ``size`` distinct rows, drawn in proportion to weight (systematic sampling)."""
     if len(every.weight) <= size:
         return Distinct(dense(every.rows), every.weight)
     chosen = drawn_by_weight(every.weight, size, rng)
@@ -153,10 +153,10 @@ def _sample(every: Distinct, size: int, rng: np.random.RandomState) -> Distinct:
 
 
 def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
-    """A few steps of k-means; scikit-learn's threads wait for each other longer than these take."""
-    # Seeds far from each other matter when there are few; many chosen at random are as good, and much cheaper.
+    """A few steps of k-means, done here because scikit-learn's threads would take longer to synchronise."""
+    # A few seeds have to be far apart; many random ones are as good, and much cheaper.
     if n_points <= _FEW_POINTS:
-        from sklearn.cluster import kmeans_plusplus  # which brings half of scikit-learn
+        from sklearn.cluster import kmeans_plusplus  # slow to import
 
         points, _ = kmeans_plusplus(rows, n_points, sample_weight=weight, random_state=rng)
     else:
@@ -174,9 +174,9 @@ def _kmeans(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.
 
 
 def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Which point is nearest to each row; a point that is nearest to none takes a row that is far from all of them.
+    """The index of the nearest point for each row; a point that is nearest to none is assigned a row far from all.
 
-    The nearest is where :math:`x^T z - |z|^2 / 2`, as one product, is greatest.
+    The nearest point maximises :math:`x^T z - |z|^2 / 2`, which is computed as one product.
     """
     left = np.column_stack([rows, np.ones(len(rows))])
     right = np.column_stack([points, -row_squares(points) / 2]).T
@@ -189,13 +189,13 @@ def _nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def scattered_points(rows: np.ndarray, weight: np.ndarray, n_points: int) -> np.ndarray:
-    """Some of the distinct rows, all of them if they are few; the same ones for the same rows, in whatever order."""
+    """At most ``n_points`` of the distinct rows; the choice does not depend on the order of the rows."""
     every = merged(rows, weight)
     return every.rows if len(every.rows) <= n_points else _random(*every, n_points, np.random.RandomState(0))
 
 
 def _random(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
-    """Distinct rows without replacement, heavier ones likelier: those whose clocks of rate ``weight`` ring first."""
+    """Distinct rows drawn by weight without replacement: those with the least exponential times of rate ``weight``."""
     clocks = rng.exponential(size=len(rows)) / weight
     return rows[np.sort(np.argsort(clocks)[:n_points])]
 
@@ -203,11 +203,11 @@ def _random(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.
 def _mixture(rows: np.ndarray, weight: np.ndarray, n_points: int, rng: np.random.RandomState) -> np.ndarray:
     """Means of a Gaussian mixture with diagonal covariances, started from k-means.
 
-    The mixture has no weights of its own, so rows are drawn in proportion to theirs.
+    scikit-learn's mixture takes no sample weights, so rows are resampled in proportion to theirs.
     """
     start = _kmeans(rows, weight, n_points, rng)
     copies = rows[rng.choice(len(rows), size=max(len(rows), 2 * n_points), p=weight / weight.sum())]
-    from sklearn.mixture import GaussianMixture  # which brings half of scikit-learn
+    from sklearn.mixture import GaussianMixture  # slow to import
 
     mixture = GaussianMixture(
         n_points, covariance_type="diag", means_init=start, reg_covar=1e-3, max_iter=25, init_params="random_from_data",

@@ -1,4 +1,4 @@
-"""The words of ``inference=``: how the belief is found, over the same parts."""
+"""The methods of ``inference=``, all built from the same parts."""
 
 from __future__ import annotations
 
@@ -36,42 +36,42 @@ from .stochastic import batch_size, polish, scaled, wander
 from .streaming import Record
 
 INFERENCES = ("auto", "cavi", "svi", "adam", "gibbs", "ecm")
-#: Losses whose augmentation can be maximised over (ECM), and drawn (Gibbs).
+#: Losses with an augmentation that can be maximised over (ECM), and with one that can be sampled (Gibbs).
 HINGES = ("hinge", "hinge-augmented")
 DRAWABLE = (*HINGES, "logistic", "logistic-jj")
 #: Tables of at least this many rows are large: stochastic steps first, then one full pass.
 LARGE = 50_000
-#: The least share of the rows that rows of the same weight, to the same effect, would be.
+#: The least effective sample size (of the weights), as a share of the rows, at which minibatches are used.
 _LEAST_EVENNESS = 0.25
-#: Stochastic steps lack what falls only with their number: to ask for less than this share of the bound is to ask for
+#: The error of stochastic steps falls only with their number: a tolerance below this share of the bound would take
 #: many passes.
 _LEAST_STOCHASTIC_TOLERANCE = 1e-3
-#: Gradients lack what lies in flat directions, and with all rows in every step it is there that they take long.
+#: Gradient steps are slow in flat directions: with all rows in every step, a smaller tolerance would take long.
 _LEAST_GRADIENT_TOLERANCE = 1e-5
-#: Minibatches before the last pass, or as many as make one pass.
+#: Minibatches before the last pass, or as many as make one pass if that is more.
 _STEPS = 64
-#: The share of the objective that the last step may still gain without being looked at.
+#: The share of the objective up to which the expected gain of the last step needs no check.
 _SHORT = 0.01
-#: Bounds, and the likelihoods that they bound.
+#: Bounds, and the likelihoods below which they lie.
 _EXACT: dict[type, Likelihood] = {AugmentedHinge: Hinge(), JaakkolaJordan: Quadrature(Logistic())}
-#: Tables of at least this many rows are first fitted by one row in so many, roughly.
+#: Tables of at least this many rows are first fitted roughly, on one row in so many.
 _ROWS_FOR_A_PILOT, _PILOT_SHARE, _PILOT_BLOCKS, _PILOT_TOLERANCE = 8192, 8, 4, 1e-2
-#: They ascend in single precision unless more is asked for, and before the last step to so many times the tolerance.
+#: The least ``tol`` for single precision, and the multiple of ``tol`` at which the last step, in double, follows.
 _LEAST_SINGLE_TOLERANCE, _BEFORE_THE_LAST = 1e-4, 3.0
-#: Passes of a short ascent from an alternative, the gain in nats that is worth changing for, and how many there may be:
-#: in all, and by the rows that they visit together.
+#: Passes of a short ascent from an alternative, the gain in nats for which it is taken, and limits on their number:
+#: directly, and through the rows that they visit in total.
 _SHORT_WAY, _WORTH_IT, _MOST_WAYS, _MOST_VISITS = 12, 0.05, 500, 5e6
-#: How far an ascent goes that is only a start.
+#: The tolerance of an ascent that only provides a start.
 _ROUGH_TOLERANCE = 1e-4
-#: Passes for a start of the Gibbs sampler, which need not be at the optimum; turns to warm up, as a share of the draws.
+#: For Gibbs: the tolerance of its start, the share of warm-up sweeps, and the fewest draws, kept after an interrupt.
 _START_TOLERANCE, _WARM_UP_SHARE, _FEWEST_DRAWS = 1e-4, 0.2, 2
 
 
 class Plan(NamedTuple):
-    """What an inference may be told.
+    """The parameters of an inference.
 
-    Draws are counted as Stan and PyMC count them: ``n_draws`` are kept of every chain, after ``warm_up`` turns that are
-    not; each is the last of ``thin`` turns.
+    Draws are counted as in Stan and PyMC: ``n_draws`` of every chain are kept, after ``warm_up`` sweeps that are
+    discarded; each kept draw is the last of ``thin`` sweeps.
     """
 
     how: str
@@ -86,23 +86,23 @@ class Plan(NamedTuple):
 
     @property
     def n_warm_up(self) -> int:
-        """A variational start leaves little to do: by default a fifth of the turns that follow."""
+        """Warm-up sweeps: by default a fifth of those that follow, since the start is variational."""
         return int(_WARM_UP_SHARE * self.thin * self.n_draws) if isinstance(self.warm_up, str) else self.warm_up
 
     @property
     def n_records(self) -> int:
-        """Most entries of the history: all chains take a turn together."""
+        """The most entries of the history; all chains sweep together."""
         return self.n_warm_up + self.thin * self.n_draws if self.how == "gibbs" else self.max_passes
 
 
 class Inferred(NamedTuple):
-    """What an inference found; ``draws`` by Gibbs only."""
+    """The result of an inference; only Gibbs has ``draws``."""
 
     ascent: Ascent
     draws: Draws | None = None
 
     def record(self, problem: Problem, unit: np.ndarray) -> Record:
-        """Each row as the model would see it without that row; of very many rows, some."""
+        """Leave-one-out moments of each row; for large tables, of a sample."""
         if self.draws is not None:
             without = self.draws.left_out
         else:
@@ -115,7 +115,7 @@ class Inferred(NamedTuple):
 def infer(
     problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor
 ) -> tuple[Problem, Inferred]:
-    """Finds the belief as the plan says; returns the problem too, for ECM changes its likelihood."""
+    """Finds the belief by the method of the plan; also returns the problem, because ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
         wandering = problem.prior.is_plain and problem.n_rows >= LARGE
@@ -134,7 +134,7 @@ def infer(
 
 
 def _even(weight: np.ndarray) -> bool:
-    """Whether minibatches can stand for the whole: a few rows do not weigh as much as many others."""
+    """Whether weights are even enough for minibatches: no few rows weigh as much as many others."""
     return float(weight.sum()) ** 2 >= _LEAST_EVENNESS * len(weight) * float(weight @ weight)
 
 
@@ -176,11 +176,11 @@ def _climbed(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: 
 
 
 def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor: Monitor) -> Ascent:
-    """Stochastic steps, which need not come to rest, and one pass over all rows; or a guarded ascent from there.
+    """Stochastic steps, which need not converge, and one pass over all rows; or a guarded ascent from there.
 
-    Bounds by augmentation lead to nearly the mean of the likelihood itself, but by steps that are the shorter the more
-    rows there are: it is the likelihood itself that wanders.  A last step that would go far shows that minibatches
-    could not stand for the whole, and is left to the guard, as is all of it if they lead astray.
+    The stochastic steps use the exact likelihood even for an augmentation bound. The means are nearly the same, but
+    steps on the bound get shorter the more rows there are. If the last step would go far, minibatches did not represent
+    all rows, and the guarded ascent takes over; if they diverged, it starts afresh.
     """
     here = problem if problem.whole is None else problem.over(problem.table)
     wanderer = replace(here, likelihood=_exact(problem.likelihood))
@@ -205,7 +205,7 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
 
 
 def _unless_interrupted(before: Ascent | None, go_on: Callable[[], Ascent]) -> Ascent:
-    """What further passes find; or what was found before them, if the user asks for an end in the first of them."""
+    """The result of further passes; or the result before them, if the user interrupts the first of these."""
     try:
         return go_on()
     except KeyboardInterrupt:
@@ -215,14 +215,14 @@ def _unless_interrupted(before: Ascent | None, go_on: Callable[[], Ascent]) -> A
 
 
 def _exact(likelihood: Any) -> Any:
-    """The likelihood that a bound bounds, for many classes that of each pair; others are their own."""
+    """The exact likelihood for a bound, also inside multi-class likelihoods; others are returned as they are."""
     if isinstance(likelihood, (Rivals, OneVersusRest)):
         return replace(likelihood, base=_exact(likelihood.base))
     return next((exact for bound, exact in _EXACT.items() if isinstance(likelihood, bound)), likelihood)
 
 
 def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
-    """Coordinate ascent from wherever something easier ended."""
+    """Coordinate ascent, started from the result of an easier problem."""
     many = problem.table.n_rows >= _ROWS_FOR_A_PILOT
     single = many and problem.whole is None and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
     start, interrupted, sample = _started(problem, plan, monitor, single)
@@ -243,8 +243,8 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
 
 
 def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
-    """The ascent, or where short ascents from its alternatives, and from theirs, have come to."""
-    prior: Any = problem.prior  # only priors that choose have alternatives, and these know what stays
+    """The ascent, or the best that short ascents from its alternatives, and from theirs in turn, have reached."""
+    prior: Any = problem.prior  # only priors with discrete choices have alternatives; they provide `about`
     quiet, page = monitor.silent(), monitor.journal.page("alternatives", problem)
     begun = _Reconsidered(None, 0, min(_MOST_WAYS, int(_MOST_VISITS / problem.n_rows / _SHORT_WAY)))
     better, tried, allowed = page.read() or begun
@@ -257,7 +257,7 @@ def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
             if allowed == 0:
                 return ascent
             settings: dict[str, Any] = {"tol": _ROUGH_TOLERANCE, "max_passes": _SHORT_WAY, "monitor": quiet}
-            # Most ways lead back within a step or two, and then on to where they came from.
+            # Most of them return to the old choices within a step or two, and then can only reach the old optimum.
             settings["is_known"] = partial(_alike, point.belief)
             own = monitor.journal.page("way", problem)
             there = replace(problem, prior=prior.about(point.belief, other))
@@ -278,13 +278,13 @@ def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two beliefs are of the same choices."""
+    """Whether two beliefs have made the same discrete choices."""
     return np.array_equal(choices(one), choices(other))
 
 
 class _Reconsidered(NamedTuple):
-    """An ascent that is better than the first, if there is one; how many of its alternatives were tried; how many more
-    may be."""
+    """An ascent that is better than the first, if there is one; the number of its alternatives that were tried, and
+    the number of further ones allowed."""
 
     better: Ascent | None
     tried: int
@@ -292,8 +292,8 @@ class _Reconsidered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """Where to begin, and whether somebody asked to end there; what some rows alone have come to, if all are those of a
-    source, or time was up."""
+    """Where to begin, and whether the user interrupted; also the ascent on a sample, if rows come from a source or time
+    ran out."""
 
     natural: Natural | None
     interrupted: bool
@@ -301,15 +301,15 @@ class _Start(NamedTuple):
 
 
 def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = False) -> _Start:
-    """A start that is cheap and not far: the optimum of some rows, where there are many; that of an easier prior."""
+    """A cheap start near the optimum: that of a sample if there are many rows; that under an easier prior."""
     start, sample, reason = None, None, ""
     if problem.table.n_rows >= _ROWS_FOR_A_PILOT:
         few = in_single(_pilot(problem)) if single else _pilot(problem)
         page = monitor.journal.page("pilot", few)
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), page=page)
-        start, reason = _beyond(pilot), pilot.reason  # no surer than some rows make it: from there steps are better
+        start, reason = _beyond(pilot), pilot.reason  # only as certain as the sample makes it: better for steps
         sample = None if problem.whole is None else pilot
-        if reason == "time" and problem.prior.is_plain:  # a pass over all rows would tell no more than the bound
+        if reason == "time" and problem.prior.is_plain:  # a pass over all rows would add only the bound
             return _Start(start, False, _standing_for_all(problem, few, pilot, monitor))
     easier = problem.prior.rough()
     if easier is not None and reason != "interrupt":
@@ -323,12 +323,12 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
 
 
 def _beyond(way: Ascent) -> Natural:
-    """One step further than an ascent came, unless it ended where steps no longer ascend."""
+    """One full step beyond the end of an ascent, unless it had stalled."""
     return way.point.natural if way.reason == "stalled" else way.point.image
 
 
 def _standing_for_all(problem: Problem, some: Problem, pilot: Ascent, monitor: Monitor) -> Ascent:
-    """Where some rows lead, with sums as they would be if all others were like them."""
+    """The result of the sample, with its sums scaled up to the weight of all rows."""
     start, growth = _beyond(pilot), float(problem.table.weight.sum()) / float(pilot.point.stats.n)
     belief = problem.prior.update(*start, pilot.point.belief)
     stats = scaled(some.stats(belief), growth)
@@ -338,18 +338,18 @@ def _standing_for_all(problem: Problem, some: Problem, pilot: Ascent, monitor: M
 
 
 def _pilot(problem: Problem) -> Problem:
-    """Some of the rows, in blocks enough for threads to share; the sample where there is one."""
+    """A sample of the rows, in enough blocks for all threads; the table itself if it already is a sample."""
     if problem.whole is not None:
         return problem.over(problem.table)
     n = problem.table.n_rows
-    share = _PILOT_SHARE if problem.prior.is_plain else _PILOT_SHARE // 2  # groups need rows enough for each
+    share = _PILOT_SHARE if problem.prior.is_plain else _PILOT_SHARE // 2  # each group needs enough rows
     table = problem.table.rows(scattered(n, n // share))
     block_rows = min(table.block_rows, -(-table.n_rows // _PILOT_BLOCKS))
     return problem.over(table._replace(block_rows=block_rows))
 
 
 def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: Natural) -> Ascent:
-    """An ascent in single precision, and its last step in double, which takes most of what was still to gain."""
+    """An ascent in single precision, with the last step in double, which makes most of the gain that remained."""
     settings: dict[str, Any] = {"max_passes": plan.max_passes, "monitor": monitor}
     page, last = monitor.journal.page("ascent"), monitor.journal.page("last ascent")
     way = ascend(in_single(problem), tol=_BEFORE_THE_LAST * plan.tol, **settings, start=start, page=page)
@@ -361,7 +361,7 @@ def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: N
 
 
 def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
-    """Gibbs from the variational belief, whose bound is reported."""
+    """Gibbs sampling started from the variational belief, whose bound is reported."""
     start, interrupted, _ = _started(problem, plan, monitor)
     max_passes = 1 if interrupted else plan.max_passes
     settings: dict[str, Any] = {"tol": _START_TOLERANCE, "max_passes": max_passes, "start": start}
@@ -380,6 +380,6 @@ def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.Random
         monitor=monitor,
         unit=unit,
     )
-    if draws.reason == "draws" and not monitor.interrupted:  # others have been told that it is not all there
+    if draws.reason == "draws" and not monitor.interrupted:  # otherwise the user knows already that draws are missing
         warn_unless_mixed(draws.r_hat, draws.n_effective, stacklevel=6)
     return Inferred(Ascent(ascent.point._replace(belief=draws.belief), draws.reason), draws)

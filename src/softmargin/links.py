@@ -1,9 +1,9 @@
-r"""From latent to probability: the only place where one is made.
+r"""From latent values to probabilities; no other module computes any.
 
 A link turns a row's latent mean and variance into its *score*, the logit of the probability of the second
-class.  Everything else follows, so nothing can contradict anything: ``predict_proba`` is the logistic function of
-the score, ``decision_function`` the score itself, ``predict`` its sign.  Of more than two classes each has a score,
-``predict_proba`` is their softmax, and ``predict`` the class of the largest.
+class. All predictions derive from it, so they are always consistent: ``predict_proba`` is the logistic function of
+the score, ``decision_function`` the score itself, ``predict`` its sign. With more than two classes each has a score,
+``predict_proba`` is their softmax, and ``predict`` the class with the largest.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from scipy.special import expit, log_expit, log_ndtr, log_softmax, logsumexp, so
 
 from .winning import winning
 
-#: A Gaussian seen through the logistic function: its variance counts by this much (MacKay's approximation).
+#: The factor of the variance when a Gaussian passes through the logistic function (MacKay's approximation).
 _MACKAY = math.pi / 8
-#: The prior of (log slope, offset, log damping): means, the last being MacKay's at that slope, and deviations.
+#: The prior of (log slope, offset, log damping): means, with MacKay's damping at that slope, and standard deviations.
 _PRIOR_MEAN = np.array([math.log(1.7), 0.0, math.log(1.7**2 * _MACKAY)])
 _PRIOR_SD = np.array([0.5, 0.5, 1.0])
-#: Latent values of more than this size may be brought to it where a search begins.
+#: Latent values larger than this may be scaled down to it at the start of a search.
 _HUGE = 100.0
-#: The longest last step of a link that has come to rest, and the most steps on the way there.
+#: A link has converged when its next step is shorter than this; and the most steps until then.
 _LAST_STEP, _MOST_STEPS = 1e-6, 50
-#: Newton's steps are taken as they are while they are no longer than this and bring this share of what they promise.
+#: Plain Newton steps may be no longer than this, and have to bring at least this share of the predicted gain.
 _TRUSTED, _KEPT_PROMISE = 1.0, 0.25
-#: No class is less likely than this under the probit link, whose quadrature knows no smaller numbers.
+#: The least probability of a class under the probit link: its quadrature cannot resolve smaller ones.
 _LEAST_PROBABILITY = 1e-15
-#: Scores this near zero are ties: their two probabilities round to the same number.
+#: Scores this close to zero are ties: the two probabilities round to the same number.
 _TIE = 1e-15
 
 
@@ -102,26 +102,26 @@ def word_of(loss: Any, n_classes: int) -> str:
 
 
 def settled(score: np.ndarray) -> np.ndarray:
-    """Scores with ties made exact, so that the sign of a score and the larger probability always agree."""
+    """Scores with ties set to zero, so that the sign of a score always agrees with the larger probability."""
     if score.ndim == 2:
         return score
     return np.where(np.abs(score) < _TIE, 0.0, score)
 
 
 def probabilities(score: np.ndarray) -> np.ndarray:
-    """The probabilities of all classes, a row each."""
+    """The probabilities of all classes, one column each."""
     return softmax(score, axis=1) if score.ndim == 2 else np.stack([expit(-score), expit(score)], axis=1)
 
 
 def log_probabilities(score: np.ndarray) -> np.ndarray:
-    """Their logarithms, finite where a probability is too small for a number."""
+    """Their logarithms, finite even where a probability underflows."""
     if score.ndim == 2:
         return log_softmax(score, axis=1)
     return np.stack([log_expit(-score), log_expit(score)], axis=1)
 
 
 def log_losses(score: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The log loss of each row; labels are -1 and +1, or with a column of scores for each class 0, 1, 2 ..."""
+    """The log loss of each row; labels are -1 and +1, or 0, 1, 2 ... if scores have a column for each class."""
     if score.ndim == 1:
         return np.logaddexp(0, -y * score)
     return logsumexp(score, axis=1) - score[np.arange(len(y)), y.astype(int)]
@@ -130,13 +130,13 @@ def log_losses(score: np.ndarray, y: np.ndarray) -> np.ndarray:
 def fit_logistic_link(
     mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray, near: LogisticLink | None = None
 ) -> LogisticLink:
-    r"""The link of least weighted log loss, held by a weak prior of its three parameters.
+    r"""The link with the least weighted log loss, regularised by a weak prior on its three parameters.
 
-    The damping is fitted beside the slope: tied to it as :math:`\kappa = \pi s^2 / 8`, scores could never exceed
+    The damping is a separate parameter: tied to the slope as :math:`\kappa = \pi s^2 / 8`, scores could never exceed
     :math:`\mu / \sqrt{\pi v / 8}`, and the hinge leaves ``v`` large wherever rows lie beyond the margin.
 
-    The loss is averaged, so that the tolerance means the same for ten rows and ten million.  The search may begin at a
-    link that is ``near``, if that is better than the prior's.
+    The loss is averaged, so that the tolerance means the same for ten rows and ten million. The search starts from the
+    link ``near`` if that is better than the prior mean.
     """
     rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
     starts = [_PRIOR_MEAN]
@@ -149,10 +149,10 @@ def fit_logistic_link(
 def fit_softmax_link(
     mu: np.ndarray, v: np.ndarray, y: np.ndarray, weight: np.ndarray, near: SoftmaxLink | None = None
 ) -> SoftmaxLink:
-    """The same for more than two classes, with an offset for each."""
+    """The same for more than two classes, with an offset for each class."""
     rows = (mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum()))
     start = np.concatenate([_PRIOR_MEAN[[0, 2]], np.zeros(mu.shape[1])])
-    # The loss of rows that are wrong by a huge score tells nothing of offsets: begin at a common one if that is better.
+    # Rows that are wrong by huge scores carry no information about offsets: start from a smaller slope if it is better.
     away = rows[3] @ np.abs(mu - mu.mean(axis=1, keepdims=True)).mean(axis=1)
     common = start - math.log(max(1.0, away / _HUGE)) * (np.arange(len(start)) == 0)
     starts = [start, common]
@@ -168,7 +168,7 @@ Loss = Callable[[np.ndarray], Derivatives]
 
 
 def _least(loss: Loss, *starts: np.ndarray) -> np.ndarray:
-    """Where a loss is least, from its value, slopes and second derivatives, beginning at the best of some places."""
+    """The minimum of a loss with first and second derivatives, searched from the best of some starting points."""
     begun = [(x, loss(x)) for x in starts]
     start, at_start = min(begun, key=lambda place: place[1][0])
     best = _newton(loss, start, at_start)
@@ -176,20 +176,20 @@ def _least(loss: Loss, *starts: np.ndarray) -> np.ndarray:
 
 
 def _newton(loss: Loss, x: np.ndarray, at_x: Derivatives) -> np.ndarray | None:
-    """Where Newton's steps come to rest, or None once one of them is too long or disappoints.
+    """The limit of Newton's method, or None as soon as a step is too long or gains too little.
 
-    Up to there a trust region would take the same steps, of which this spares the overhead.
+    Until then a trust-region method would take the same steps, with more overhead.
     """
     for _ in range(_MOST_STEPS):
         value, slope, curvature = at_x
         try:
             step = scipy.linalg.cho_solve(scipy.linalg.cho_factor(curvature), slope)
-        except (np.linalg.LinAlgError, ValueError):  # not convex there, or no number
+        except (np.linalg.LinAlgError, ValueError):  # not convex here, or not finite
             return None
-        # The loss is flat to rounding within 1e-8 of its optimum, its slope is not: one more step tells what is beyond.
+        # Within 1e-8 of its minimum the loss is constant up to rounding, but its gradient is not: take one more step.
         if np.max(np.abs(step)) < _LAST_STEP:
             return x - step
-        if not step @ step <= _TRUSTED**2:  # where it is hardly bent a step may lead to where the loss is no number
+        if not step @ step <= _TRUSTED**2:  # with little curvature, a step may overflow the loss
             return None
         x = x - step
         at_x = loss(x)
@@ -199,11 +199,11 @@ def _newton(loss: Loss, x: np.ndarray, at_x: Derivatives) -> np.ndarray | None:
 
 
 def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
-    """Where a loss is least, by steps in a region in which its second derivatives are trusted."""
+    """The minimum of a loss, by a trust-region method."""
     latest: list[Any] = [None, None]
 
     def at(x: np.ndarray) -> Derivatives:
-        if latest[0] is None or not np.array_equal(x, latest[0]):  # value and curvature are asked for one by one
+        if latest[0] is None or not np.array_equal(x, latest[0]):  # SciPy requests value and curvature separately
             latest[:] = x.copy(), _or_infinite(loss, x)
         return latest[1]
 
@@ -212,7 +212,7 @@ def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
         best = minimize(
             lambda x: at(x)[:2], start, jac=True, hess=lambda x: at(x)[2], method="trust-exact", options=options
         ).x
-    except UnboundLocalError:  # SciPy finds no step where the curvature is all but that of a straight line
+    except UnboundLocalError:  # SciPy fails where the curvature is nearly zero
         best = minimize(lambda x: at(x)[:2], start, jac=True, method="L-BFGS-B").x
     _, slope, curvature = loss(best)
     step = np.linalg.solve(curvature, slope)
@@ -220,7 +220,7 @@ def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
 
 
 def _or_infinite(loss: Loss, x: np.ndarray) -> Derivatives:
-    """A loss that is infinite where its exponentials overflow: a step that leads there is taken back."""
+    """The loss, or infinity where its exponentials overflow, so that a step to there is rejected."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             found = loss(x)
@@ -239,13 +239,13 @@ def _link_loss(
     signal, score = s * mu * shrink, (s * mu + c) * shrink
     slopes = np.stack([signal, shrink, -0.5 * score * share])
     margin = y * score
-    tail = np.exp(-np.abs(margin))  # one exponential for the loss and its slope
+    tail = np.exp(-np.abs(margin))  # one exponential for the loss and its derivative
     miss = np.where(margin > 0, tail, 1.0) / (1 + tail)
     away = (x - _PRIOR_MEAN) / _PRIOR_SD
     loss = weight @ (np.log1p(tail) - np.minimum(margin, 0.0)) + prior_weight * 0.5 * away @ away
     pull = -weight * y * miss
     gradient = slopes @ pull + prior_weight * away / _PRIOR_SD
-    bend = np.zeros((3, 3))  # the score's own second derivatives, summed against the pull
+    bend = np.zeros((3, 3))  # second derivatives of the scores, weighted by the derivatives of the loss
     bend[0, 0] = pull @ signal
     bend[0, 2] = bend[2, 0] = pull @ (-0.5 * signal * share)
     bend[1, 2] = bend[2, 1] = pull @ (-0.5 * shrink * share)
@@ -259,8 +259,8 @@ def _softmax_link_loss(
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """The penalised loss at ``(log s, log kappa, c)``, its gradient and its second derivatives.
 
-    With probabilities ``p``, the loss bends as :math:`diag(p) - p p^T` in the scores of a row; offsets meet their own
-    score only, so that no array has rows, classes and parameters.
+    With probabilities ``p``, the Hessian of the loss in the scores of a row is :math:`diag(p) - p p^T`. An offset
+    affects only the score of its own class, so no array of rows x classes x parameters is needed.
     """
     s, kappa, c = math.exp(x[0]), math.exp(x[1]), x[2:]
     shrink = 1 / np.sqrt(1 + kappa * v)
@@ -271,7 +271,7 @@ def _softmax_link_loss(
     loss = weight @ log_losses(score, y) + prior_weight * 0.5 * away @ away
     pull = weight[:, None] * p
     pull[np.arange(len(y)), own] -= weight
-    common = np.stack([signal, -0.5 * score * share])  # slopes of all scores in the two parameters that they share
+    common = np.stack([signal, -0.5 * score * share])  # derivatives of all scores in the two shared parameters
     gradient = np.concatenate([np.einsum("jik,ik->j", common, pull), np.einsum("ik,ik->k", shrink, pull)])
     bend = np.diag(prior_weight / sd**2)
     felt = np.einsum("ik,jik->ji", p, common)

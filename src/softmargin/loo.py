@@ -1,17 +1,17 @@
-r"""Leave-one-out moments without a refit: what the model would think of each row had it not seen it.
+r"""Leave-one-out moments without a refit: each row's latent moments under a model that was not trained on it.
 
-To leave row ``i`` out, take one Newton step of the objective in the mean of the belief, with the row's term gone.
+To leave row ``i`` out, take one Newton step in the mean of the belief, on the objective without the row's term.
 With the row's slope :math:`g = \partial l/\partial\mu = b - w \mu`, its curvature
-:math:`k = -\partial^2 l/\partial\mu^2`, and :math:`a_k = \phi^T (P + \sum k \phi\phi^T)^{-1} \phi` the way the latent
-mean answers to a slope,
+:math:`k = -\partial^2 l/\partial\mu^2`, and the response of the latent mean to a slope,
+:math:`a_k = \phi^T (P + \sum k \phi\phi^T)^{-1} \phi`,
 
 .. math:: \mu_{-i} = \mu - \frac{a_k\, g}{1 - k a_k}, \qquad v_{-i} = leftover + \frac{a}{1 - w a}.
 
-For the exact hinge and for quadrature :math:`k = w`, so that the belief itself holds all that is needed, and
-:math:`\mu_{-i} = (\mu - a b) / (1 - w a)`: the row's Gaussian site divided out.  The bounds of Jaakkola
-and Jordan and of the augmented hinge bend less than their sites (:math:`k < w`), and pay
-one more pass for their response.  Whatever a prior infers beside the weights (variances) is held as it is: where
-one row decides it, as in a table that is separable but for that row, its absence is not fully foretold.
+For the exact hinge and for quadrature :math:`k = w`, so the belief contains all that is needed, and
+:math:`\mu_{-i} = (\mu - a b) / (1 - w a)`: the row's Gaussian site is divided out. The bounds of Jaakkola
+and Jordan and of the augmented hinge have less curvature than their sites (:math:`k < w`), so
+their response takes one more pass. Whatever a prior infers besides the weights (variances) is held fixed. If a
+single row determines it, as in a table that is separable but for that row, its effect is not fully removed.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from .likelihoods import Sites
 from .rows import FilledFeatures, IncompleteFeatures, IncompleteRows, Latent
 from .sampling import allotted, by_class, scattered
 
-#: A row that makes up more than this share of its own spread leaves nothing to divide by.
+#: The largest usable share of a row in its own spread; beyond it the denominator ``1 - share`` is too small.
 _LARGEST_SHARE = 0.99
-#: Rows enough for three numbers.
+#: Rows for fitting a link: enough for its few parameters.
 _MOST_ROWS = 20_000
 
 
 class Response(NamedTuple):
-    """How a row's latent mean answers to a slope: the spread under all rows' curvatures, and its own curvature."""
+    """The response of a row's latent mean to a slope: spread under all rows' curvatures, and own curvature."""
 
     spread: Array
     curvature: Array
 
 
 class Foretold(NamedTuple):
-    r"""Rows with missing entries as the others foretell them, and the covariance ``c`` of their latent values with
-    those of the rows as the labels filled them.
+    r"""Latent moments of rows with missing entries predicted from the observed ones, without the labels, and the
+    covariance ``c`` of these latent values with those of the rows as filled with the help of the labels.
 
-    A row then enters the sums as it was filled and is judged as it was foretold:
+    A row entered the sums as it was filled, and is evaluated as it was predicted:
     :math:`\mu_{-i} = \mu^0 - c_k\, g / (1 - k a_k)` and :math:`v_{-i} = v^0 + w c^2 / (1 - w a)`.
     """
 
@@ -58,7 +58,7 @@ class LeftOut(NamedTuple):
     """Latent moments of each row under a belief that has not seen it.
 
     Rows that are not ``usable`` make up nearly all of their own spread, or more of it than the belief contains
-    (after a step cut short): there is nothing left to divide.
+    (after a shortened step), so that too little remains to divide by.
     """
 
     mu: Array
@@ -69,7 +69,7 @@ class LeftOut(NamedTuple):
 def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     """The leave-one-out moments of every row of a problem at its optimum.
 
-    ``unit`` is the weight to leave out of each row: a row of sample weight k stands for k copies, and loses one.
+    ``unit`` is the weight to remove from each row: a row of sample weight k stands for k copies and loses one.
     """
     y, unit = problem.table.y, like(unit, problem.table.weight)
     latent = problem.latent(belief)
@@ -80,22 +80,22 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     try:
         responding = _responding(problem, belief, curvature)
         response = Response(problem.latent(responding, rows_at=belief).spread, curvature)
-    except NotPositiveDefiniteError:  # sums in single precision under enormous weights: the sites will have to do
+    except NotPositiveDefiniteError:  # single precision and enormous weights: fall back on the sites
         response = Response(latent.spread, sites.w)
     return divided_out(latent, sites, response, unit, _foretold(problem, belief))
 
 
 def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, unit: Array) -> LeftOut:
-    r"""The same for those who see rows by ``moments`` of their own: particles that have left the belief behind.
+    r"""The same for given latent ``moments`` of the rows, such as those of particles that have moved from the belief.
 
-    A row's slope ``g`` and curvature ``k`` are those at its moments.  How its mean answers to a slope when the row is
-    gone, all ``W`` of its weight in the problem (which may stand for other rows), is found from the features of the
-    problem under these curvatures,
+    A row's slope ``g`` and curvature ``k`` are those at its moments. The response of its mean to a slope without the
+    row, with all of its weight ``W`` in the problem removed (which may represent other rows too), is computed from the
+    features of the problem under these curvatures,
 
     .. math:: a_{-i} = \frac{a_k}{1 - W k a_k}, \quad \mu_{-i} = \mu - n\, a_{-i}\, g, \quad
               v_{-i} = v + a_{-i} - \frac{a_{-i}}{1 + n k a_{-i}},
 
-    ``n`` being the ``unit`` that is left out.
+    where ``n`` is the ``unit`` that is left out.
     """
     (mu, v), xp = moments, namespace(moments[0])
     y, weight, unit = problem.table.y, problem.table.weight, like(unit, problem.table.weight)
@@ -104,7 +104,7 @@ def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, 
     sites, curvature = problem.likelihood.sites(y, mu, v), problem.likelihood.curvature(y, mu, v)
     try:
         a = problem.latent(_responding(problem, belief, curvature), rows_at=belief).spread
-    except NotPositiveDefiniteError:  # as above: what the belief knows will have to do
+    except NotPositiveDefiniteError:  # as above: fall back on the spread under the belief
         a = problem.latent(belief).spread
     share = weight * curvature * a
     usable = share <= _LARGEST_SHARE
@@ -115,7 +115,7 @@ def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, 
 
 
 def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[Problem, Array]:
-    """A large problem by some of its rows, which then stand for all: enough for a link.  Rare classes keep more."""
+    """A problem with some of its rows, weighted to represent all: enough for a link. Rare classes keep more."""
     table = problem.table
     if table.n_rows <= at_most:
         return problem, unit
@@ -133,7 +133,7 @@ def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[P
 def divided_out(
     latent: Latent, sites: Sites, response: Response, unit: Array, foretold: Foretold | None = None
 ) -> LeftOut:
-    """The formulas of this module, row by row."""
+    """Leave-one-out moments by the formulas of this module, row by row."""
     xp = namespace(latent.mu)
     slope = sites.b - sites.w * latent.mu
     unit = unit if latent.mu.ndim == 1 else unit[:, None]
@@ -151,7 +151,7 @@ def divided_out(
 
 
 def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
-    """None where no entries are missing."""
+    """Predictions for rows with missing entries; None if rows have none."""
     if not isinstance(problem.rows, IncompleteRows):
         return None
     seen = problem.seen(belief)
@@ -168,7 +168,7 @@ def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
 
 
 def _responding(problem: Problem, belief: Belief, curvature: Array) -> Belief:
-    """The belief whose covariance holds the rows' curvatures in place of their sites' precisions."""
+    """The belief with the rows' curvatures in its covariance, in place of the precisions of their sites."""
     weight = problem.table.weight if curvature.ndim == 1 else problem.table.weight[:, None]
     weighted, seen = weight * curvature, problem.seen(belief)
     size = problem.table.block_rows

@@ -1,4 +1,4 @@
-"""Minibatches: which rows come next, and how long the step is that they make."""
+"""Minibatches: their rows, and the lengths of the steps."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-#: Gradients at the first belief, for an idea of signal and noise before the first step.
+#: Gradients at the first belief, to estimate signal and noise before the first step.
 _OPENING = 4
-#: How fast rates may fall where a full step may overshoot: such steps are nearly those of Newton.
+#: How fast rates may decay where a full step may overshoot: such steps are close to Newton steps.
 FALL = 2 / 3
-#: Largest partial quotient of a stride, up to this denominator.
+#: The largest partial quotient allowed for a stride, up to this denominator.
 _LARGEST_QUOTIENT, _LARGEST_DENOMINATOR = 10, 2**15
 
 
 class Walk(NamedTuple):
     r"""A walk over rows ``offset + stride * j`` modulo ``n``, with a stride that has no factor in common with ``n``.
 
-    Every ``n`` steps visit each row once, and no permutation is stored.  Any run of steps is also spread evenly over
+    Every ``n`` steps visit each row once, and no permutation is stored. Any run of steps is also spread evenly over
     the table: the partial quotients of ``stride / n`` are kept small, so that the gaps between the visited rows
-    differ by a bounded factor (three-distance theorem).  A minibatch from a sorted table is therefore a stratified
-    sample of it; and a table with a period of its own meets a stride of chance.
+    differ by a bounded factor (three-distance theorem). A minibatch from a sorted table is therefore a stratified
+    sample of it; and since the stride is random, it is unlikely to match a period of the table.
     """
 
     n: int
@@ -37,7 +37,7 @@ class Walk(NamedTuple):
                 return cls(n, stride, int(rng.randint(n)))
 
     def rows(self, first: int, count: int) -> np.ndarray:
-        """The rows of ``count`` steps from the ``first`` on."""
+        """The rows of ``count`` steps, starting with step ``first``."""
         steps = np.arange(first, first + count, dtype=np.int64) % self.n
         return (self.offset + steps * self.stride) % self.n
 
@@ -57,10 +57,10 @@ def _largest_quotient(stride: int, n: int) -> int:
 
 
 class Rate(Protocol):
-    """How long the next step is.
+    """The length of the next step.
 
-    ``saw`` takes a noisy gradient, and the length of the step before it.  A rate of 0 is no step: the minibatch waits,
-    and makes the next step together with others.
+    ``saw`` takes a noisy gradient, and the length of the step before it. With a rate of 0 no step is taken: the
+    minibatch is added to the next one.
     """
 
     @property
@@ -70,7 +70,7 @@ class Rate(Protocol):
 
 
 class Schedule(NamedTuple):
-    """Rates :math:`(t + delay)^{-power}`.  For convergence the power lies above 1/2 and up to 1."""
+    """Rates :math:`(t + delay)^{-power}`. Convergence requires a power above 1/2 and at most 1."""
 
     delay: float = 1.0
     power: float = 0.6
@@ -85,16 +85,16 @@ class Schedule(NamedTuple):
 
 
 class Adaptive(NamedTuple):
-    r"""The rate that the noise of the gradients allows (Ranganath et al. 2013).
+    r"""A rate adapted to the noise of the gradients (Ranganath et al. 2013).
 
     With running averages of the noisy natural gradient ``g`` and of its squared length,
 
     .. math:: \rho = \bar g^T \bar g \;/\; \overline{g^T g}, \qquad \tau \leftarrow \tau (1 - \rho) + 1,
 
-    :math:`\tau` being the number of gradients that the averages remember.  Far from the optimum gradients agree and
-    :math:`\rho` is near 1; near it they cancel.  Lengths are in units of the belief's deviations.
+    where :math:`\tau` is the effective number of gradients in the averages. Far from the optimum gradients agree and
+    :math:`\rho` is near 1; near it they cancel. Lengths are in units of the belief's standard deviations.
 
-    That rate is the best for the last step; averages of steps like longer ones, so the rate never falls below
+    That rate is best for the last step; averages of steps do better with longer ones, so the rate never falls below
     :math:`(t + 1)^{-power}`.
     """
 

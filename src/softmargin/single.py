@@ -1,8 +1,8 @@
-r"""Sums over rows in single precision, which take half the time, while the small algebra stays in double.
+r"""Sums over rows in single precision, in half the time, while the small algebra stays in double precision.
 
-Features are found in double precision and then narrowed.  Whitened features suffer that: the prior's precision is
-``I``, so an error of :math:`\epsilon\, \mathrm{tr}\, G` in ``P + G`` is small change while it is far below one, and
-moments of rows err by a share of :math:`\epsilon` of themselves.
+Features are computed in double precision and then narrowed. Whitened features tolerate this: the prior precision is
+``I``, so an error of :math:`\epsilon\, \mathrm{tr}\, G` in ``P + G`` is negligible as long as it is far below one,
+and moments of rows have a relative error of :math:`\epsilon`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .engine import Problem
 from .gaussian import Belief
 from .rows import ClasswiseFeatures, ClasswiseRows, Features, InducingRows, Latent
 
-#: All features of a problem in double precision are narrowed while they then take no more than this, so many each.
+#: All features of a problem are narrowed if they then take at most this many bytes, with so many for each entry.
 _MOST_BYTES, _BYTES = 256 * 2**20, 4
 
 
 class Narrow(Features):
-    """Features in float32, which see a belief as such."""
+    """Features in float32, which convert a belief to float32 for their moments."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class Narrow(Features):
 
 
 def narrowed(features: Any) -> Any:
-    """The same features in float32; what they leave over stays as it is."""
+    """The same features in float32; ``leftover`` keeps its precision."""
     if isinstance(features, ClasswiseFeatures):
         return ClasswiseFeatures(narrowed(features.base))
     xp = namespace(features.phi)
@@ -38,13 +38,13 @@ def narrowed(features: Any) -> Any:
 
 
 def may_be_single(problem: Problem) -> bool:
-    """Whether minibatches of a problem may be in single precision, and its features so narrowed can all be kept."""
+    """Whether the features of a problem may be narrowed, and can then all be kept in memory."""
     n_rows, n_weights = problem.table.n_rows, problem.rows.n_weights
     return may_be_narrowed(problem) and n_rows * n_weights * _BYTES <= _MOST_BYTES
 
 
 def may_be_narrowed(problem: Problem) -> bool:
-    """Whether a problem is in double precision, its features are whitened, and it steps far enough to profit."""
+    """Whether features are whitened and in double precision, and the likelihood takes long steps, so that it pays."""
     likelihood = problem.likelihood
     rows = problem.rows.rows if isinstance(problem.rows, ClasswiseRows) else problem.rows
     is_double = precision_of(problem.table.reference) < 1e-12

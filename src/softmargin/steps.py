@@ -1,11 +1,11 @@
-r"""How Stats combine from pass to pass: replace, blend, extrapolate, and the guard over all of them.
+r"""Turning the Stats of successive passes into steps: full, damped or extrapolated, and always guarded.
 
 The belief is a function of natural parameters ``(G, h)``, and a pass at that belief returns new ones.
-Coordinate ascent replaces the old by the new; for likelihoods whose full step may overshoot the two are
-blended, which is a shorter natural-gradient step; and Anderson's extrapolation combines the last few.
+Coordinate ascent replaces the old by the new. For likelihoods whose full step may overshoot, the two are
+blended, which is a shorter natural-gradient step. Anderson extrapolation combines the last few.
 
-A guarded step costs no second pass: the Stats of a candidate carry the bound at that candidate, so an
-accepted candidate is the next pass, and only a rejected one is lost.
+Guarding a step costs no second pass: the Stats of a candidate include the bound at that candidate. If it is
+accepted, they serve as the next pass; only the pass of a rejected candidate is wasted.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from .likelihoods import Likelihood
 from .monitor import Monitor
 from .priors import Prior
 
-#: Steps shorter than this that still do not ascend mean that rounding is all that is left.
+#: If even steps shorter than this do not increase the objective, only rounding errors are left.
 _SHORTEST = 2.0**-30
-#: Accepted steps in a row that must promise less than the tolerance before an ascent ends.
+#: Consecutive accepted steps with a remaining gain below the tolerance that end an ascent by short steps.
 _CALM = 2
-#: Where steps are nearly Newton's, seldom more than this many times what `promised` says is still to be gained.
+#: If steps are close to Newton steps, the gain that remains is seldom more than this multiple of `promised`.
 _MOST_PROMISED = 3.0
-#: How many times more there is to gain where classes take each other along.
+#: The factor by which the gain that remains is larger where classes are updated jointly.
 _BEYOND = 4.0
-#: Until one of them overshoots, they are too good to be extrapolated before they gain less than this share of the
+#: Such steps are too good to be extrapolated until one of them overshoots, or gains less than this share of the
 #: objective.
 _NEAR = 1e-3
-#: What is no bound may fall on the way to rest, but a step that costs more than this share of it went too far.
+#: An objective that is no bound may fall before convergence, but not by more than this share of it in one step.
 _MOST_LOST = 0.5
-#: Steps of classes together that must be shorter than this are left to each class by itself, for as many steps as these
-#: at first and at most.
+#: If joint steps of all classes have to be shorter than this, each class is updated by itself for a while: for this
+#: many steps the first time, and for at most this many.
 _APART, _FIRST_APART, _MOST_APART = 0.25, 2, 16
-#: Where nothing watches over steps that go further than the one before, they are halved, but to no less than this.
+#: Without a bound, step lengths are halved when a step goes as far as the last or further, but not below this.
 _SHORTEST_UNWATCHED = 0.1
-#: So many rounding errors of the rows are no fall of the objective.
+#: A fall of the objective by up to this many rounding units of the rows is ignored.
 _ROUNDING = 10
-#: Gains are not taken to shrink more slowly than this from step to step.
+#: The largest ratio of successive gains that is assumed when they are extrapolated.
 _SLOWEST = 0.98
-#: Most plain steps between a rejected extrapolation and the next.
+#: The most plain steps between a rejected extrapolation and the next one.
 _MOST_PENANCE = 8
-#: Earlier points are kept while they take no more than this, each about five matrices while it is combined.
+#: Memory for earlier points; each takes about five matrices while points are combined.
 _MEMORY_BYTES, _BYTES_AN_ENTRY = 2**30, 5 * 8
 
 
 class Natural(NamedTuple):
-    """Natural parameters of the rows' part of a belief."""
+    """Natural parameters of a belief, without the contribution of the prior."""
 
     G: Any
     h: Array
@@ -73,16 +73,16 @@ class Point(NamedTuple):
 
     @property
     def image(self) -> Natural:
-        """Where a full step would go."""
+        """The natural parameters after a full step."""
         return Natural(self.stats.G, self.stats.h)
 
     def towards_image(self, rate: float) -> Natural:
-        """Where a step of that length would go."""
+        """The natural parameters after a step of length ``rate``."""
         return blend(self.natural, self.image, rate)
 
 
 class Ascent(NamedTuple):
-    """Where an ascent ended, and why: converged, stalled (no step ascends any more), known, passes, time, interrupt."""
+    """The end of an ascent, and its reason: converged, stalled (no step gains), known, passes, time or interrupt."""
 
     point: Point
     reason: str
@@ -94,14 +94,14 @@ def blend(old: Natural, new: Natural, rate: float) -> Natural:
 
 
 def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Natural:
-    r"""Anderson's step from the last few points, the newest last.
+    r"""An Anderson step from the last few points, the newest last.
 
-    With residuals :math:`f_k = g_k - \theta_k` (image less natural parameters), find the
+    With residuals :math:`f_k = g_k - \theta_k` (image minus natural parameters), find the
     :math:`\gamma` that minimises :math:`|f_k - \sum_j \gamma_j (f_{j+1} - f_j)|`, take the same combination of the
-    :math:`\theta` and of the :math:`g`, and step from the first towards the second.  A ridge of 1e-12 keeps
-    differences of steps that are nearly parallel from being followed for their rounding errors.  No unit of the
-    residuals changes :math:`\gamma`, so they are in one in which their squares are numbers; if there is none, no step
-    is combined with others.
+    :math:`\theta` and of the :math:`g`, and step from the former towards the latter. A ridge of 1e-12 keeps rounding
+    errors from dominating where differences of residuals are nearly parallel. Scaling all residuals leaves
+    :math:`\gamma` unchanged, so they are scaled until their squares cannot overflow; if one of them is not finite,
+    nothing is extrapolated.
     """
     last = points[-1]
     residuals = [prior.felt(last.belief, *combined(point.image, -1, point.natural)) for point in points]
@@ -121,17 +121,17 @@ def extrapolate(points: Sequence[Point], prior: Prior, rate: float = 1.0) -> Nat
 
 
 def promised(point: Point, prior: Prior) -> float:
-    r"""What a full step promises to gain: half the squared length of the natural gradient.
+    r"""The gain that a full step promises: half the squared length of the natural gradient.
 
-    From natural parameters to their image, a change :math:`(dG, dh)` shifts the belief by :math:`\delta = dh - dG\, m`
-    in its linear term, and in the metric of the belief its squared length is
-    :math:`\tfrac12 |R\, dG\, R^T|^2 + |R \delta|^2`.  If the step is nearly Newton's, this is the decrement of his
-    method: about as much is still to gain, seldom more than three times that, and no further pass is needed to know it.
+    The change :math:`(dG, dh)` from natural parameters to their image shifts the linear term of the belief by
+    :math:`\delta = dh - dG\, m`, and its squared length in the metric of the belief is
+    :math:`\tfrac12 |R\, dG\, R^T|^2 + |R \delta|^2`. If the step is close to a Newton step, this is the Newton
+    decrement: it estimates the gain that remains, which is seldom more than three times as large, without another pass.
 
-    Classes that take each other along go further than their slopes: of the step :math:`\delta = g + c`, with ``c`` what
-    is taken along, the decrement is :math:`(R g) \cdot (R \delta)`, and what ``c`` alone promises is not part of it.
-    In directions that rows hardly tell it would be rounding, many times enlarged.  There sites bend on the way, so that
-    more comes of it than for one class.
+    Joint steps of all classes go further than the gradient: with the step :math:`\delta = g + c`, where ``c`` comes
+    from the coupling, the decrement is :math:`(R g) \cdot (R \delta)`, without the square of ``c``. In directions
+    about which rows contain little information, that square would be amplified rounding error. Sites change along
+    such a step, so it gains more than with one class (`_BEYOND`).
     """
     (dG, dh), belief, along = combined(point.image, -1, point.natural), point.belief, point.stats.along
     whole = prior.promised(point.natural.G, dG, dh, belief)
@@ -154,10 +154,10 @@ def ascend(
     page: Page = NO_PAGE,
     is_known: Callable[[Belief], bool] | None = None,
 ) -> Ascent:
-    """Ascends the objective of a problem from a start, by default its prior's; see `Ascender`.
+    """Maximises the objective of a problem from a start, by default its prior's; see `Ascender`.
 
-    What the prior infers beside the weights begins as it is in ``before``.  An ascent of which a ``page`` tells goes on
-    from there, wherever it began.  Where it leads is known from a belief on that ``is_known``: there it ends.
+    Whatever the prior infers besides the weights starts from its value in ``before``. If ``page`` holds an ascent in
+    progress, it is continued instead. The ascent ends early at a belief for which ``is_known`` returns true.
     """
     return Ascender(
         problem.stats_together,
@@ -178,17 +178,17 @@ def ascend(
 class Ascender:
     """Guarded ascent of the objective, accelerated by `extrapolate`.
 
-    ``stats_at(belief)`` is one pass.  ``memory`` is the number of earlier points that a step may combine; 0
-    leaves plain (guarded) coordinate ascent.  A likelihood without a bound is followed by damped steps
-    until its mean comes to rest.
+    ``stats_at(belief)`` is one pass. ``memory`` is the number of earlier points that a step may combine; with 0
+    this is plain (guarded) coordinate ascent. For a likelihood without a bound, damped steps are taken until the mean
+    converges.
 
-    The ascent ends when less than ``tol`` of the objective is still to be gained.  Where a full step may overshoot, it
-    is nearly Newton's, and `promised` tells.  The other likelihoods go by short steps, of which a geometric series
-    through the last two gains tells, twice in a row.
+    The ascent ends when the gain that remains is less than ``tol`` of the objective. A full step that may overshoot
+    is close to a Newton step, and `promised` estimates the remaining gain. Other likelihoods take short steps; for
+    these it is extrapolated as a geometric series from the last two gains, and has to be small twice in a row.
 
-    Classes that move together (`together`) go by Newton's step, in a metric that is not that of the belief: far from
-    the end it need not ascend, however short it is.  ``stats_apart`` is then a pass that moves each class by itself,
-    whose natural gradient does.
+    Classes that are updated jointly (`together`) take Newton steps in a metric other than that of the belief. Far from
+    the optimum such a step need not increase the objective, however short it is. ``stats_apart`` is then a pass that
+    updates each class by itself, along the natural gradient, which does.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Ascender:
         self._tol = max(tol, self._noise)
 
     def run(self, start: Natural | None = None, before: Belief | None = None) -> Ascent:
-        """Ascends from ``start``, by default the prior's, until calm, out of passes or time, or interrupted."""
+        """Ascends from ``start``, by default the prior's; `Ascent` lists the reasons to end."""
         kept = self._page.read()
         if isinstance(kept, Ascent):
             return kept
@@ -241,7 +241,7 @@ class Ascender:
         return climb
 
     def _climbed(self, climb: _Climb) -> str:
-        """All other passes, and why they came to an end."""
+        """Runs all other passes; returns the reason to end."""
         while True:
             if climb.parts:
                 assert self._stats_apart is not None
@@ -264,7 +264,7 @@ class Ascender:
             extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
         )
         candidate = self._try(natural, point, climb)
-        if candidate is None:  # no rows were seen, so that there is no bound to tell of
+        if candidate is None:  # no pass was made, so there is no bound to record
             self._reject(climb, extrapolated)
             return
         gain = candidate.objective - point.objective if self._is_bound else candidate.belief.moved_from(point.belief)
@@ -274,7 +274,7 @@ class Ascender:
         if accepted:
             climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
             enough = self._tol * _size(candidate)
-            if climb.apart:  # classes that take the others to stay where they are do not know what is to come
+            if climb.apart:  # steps that hold other classes fixed do not show what remains to be gained
                 climb.calm = 0
             elif self._nearly_newton:
                 climb.calm = _CALM if _MOST_PROMISED * promised(candidate, self._prior) <= enough else 0
@@ -291,7 +291,7 @@ class Ascender:
         if before is None or rate == self._longest:
             belief = self._prior.update(*natural, before)
         else:
-            # A step short enough should ascend: so move the weights first, then all else given them.
+            # A step that is short enough has to ascend, so update the weights first, then all else given them.
             belief = self._prior.given(*natural, before.hyper)
             G, belief = self._prior.settled(natural.G, belief)
             natural = natural._replace(G=G)
@@ -299,13 +299,13 @@ class Ascender:
         return Point(natural, belief, stats, objective(stats.bound, self._prior, belief))
 
     def _try(self, natural: Natural, point: Point, climb: _Climb) -> Point | None:
-        """The point at ``natural``, or None where that is no belief.
+        """The point at ``natural``, or None if that implies no proper belief.
 
-        Sums that are extrapolated, with weights of either sign, need not be those of any rows: the more classes there
-        are, the likelier it is that one of them is left without a positive definite precision.
+        Extrapolated sums have weights of either sign, so they need not be the sums of any rows. The more classes there
+        are, the more likely it is that the precision of one of them is not positive definite.
         """
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # a step too far to be a number is not taken
+            with np.errstate(over="ignore", invalid="ignore"):  # a step that overflows is rejected
                 candidate = self._visit(natural, point.belief, climb.rate, apart=climb.apart > 1)
         except NotPositiveDefiniteError:
             return None
@@ -313,7 +313,7 @@ class Ascender:
 
 
 class _Climb:
-    """Where an ascent stands: the points it may combine, the length of its steps, and how calm it has become."""
+    """State of an ascent: the points it may combine, the length of its steps, and how near it is to convergence."""
 
     def __init__(self, start: Point, memory: int, near: float, longest: float = 1.0) -> None:
         self.point = self.best = start
@@ -323,14 +323,14 @@ class _Climb:
         self._memory, self._near, self._gain = memory, near, float("inf")
         self._plain_steps_due = self._penance = 1
         self._patience, self._steps_to_grow, self._grown = 1, 0, False
-        #: Steps that classes still go each by itself, the last of them to a point from where they go together.
+        #: Steps that still update each class by itself; the last leads to a point where joint steps resume.
         self.apart, self._next_apart, self._longest_together = 0, _FIRST_APART, longest
-        #: Whether they are to part before the next step; and steps so far, the first pass included.
+        #: Whether to change to such steps before the next one; and the number of passes so far.
         self.parts, self.n_passes = False, 1
 
     @property
     def state(self) -> dict[str, Any]:
-        """All of it, for `resumed`; no later step changes anything in it."""
+        """The complete state, for `resumed`; later steps replace its objects but do not modify them."""
         return dict(vars(self))
 
     @classmethod
@@ -346,7 +346,7 @@ class _Climb:
         return self._gain <= self._near * _size(self.point)
 
     def accept(self, candidate: Point, gain: float, extrapolated: bool, ascending: bool) -> None:
-        # A gain is in proportion to the length of its step; the squared way of a mean to the square of it.
+        # A gain is proportional to the length of its step, and a squared distance between means to its square.
         self.to_come = _still_to_come(gain, self._gain, self.rate if ascending else self.rate**2)
         self._steps_to_grow -= 1
         self._grown = self._steps_to_grow < 0 and self.rate < self._longest
@@ -366,7 +366,7 @@ class _Climb:
                 self.recent, self._longest = [candidate], self._longest_together
 
     def part(self, stats: Stats, longest: float) -> None:
-        """From here classes go each by itself, with the Stats of such a pass; each time for twice as many steps."""
+        """Updates each class by itself from here, starting with the Stats of such a pass, each time for longer."""
         self.point = self.point._replace(stats=stats)
         self.recent, self.rate, self._longest = [self.point], longest, longest
         self.apart, self._next_apart = self._next_apart, min(2 * self._next_apart, _MOST_APART)
@@ -374,24 +374,24 @@ class _Climb:
 
     def reject(self, extrapolated: bool) -> None:
         self.calm, self.recent = 0, [self.point]
-        if extrapolated:  # each time in a row it takes twice as many plain steps to try again
+        if extrapolated:  # the wait until the next doubles with each rejection in a row
             self._plain_steps_due, self._penance = self._penance, min(2 * self._penance, _MOST_PENANCE)
         else:
-            if self._grown:  # it was too soon: each time it takes twice as many steps to try again
+            if self._grown:  # too soon: wait twice as long before the next attempt
                 self._patience = min(2 * self._patience, _MOST_PENANCE)
                 self._steps_to_grow = self._patience
             self.rate, self._near, self._grown = self.rate / 2, np.inf, False
 
 
 def _still_to_come(gain: float, before: float, share: float) -> float:
-    """What a geometric series of gains has yet to bring, had the last step not gained only a share of its own."""
+    """The rest of a geometric series of gains, if a full step gains ``1 / share`` times as much as the last one did."""
     gain = abs(gain)
     ratio = min(gain / max(abs(before), 1e-300), _SLOWEST)
     return max(gain, gain * ratio / (1 - ratio)) / share
 
 
 def _affordable_memory(point: Point) -> int:
-    """How many earlier points fit in memory."""
+    """The number of earlier points that fit in memory."""
     return int(_MEMORY_BYTES // (_BYTES_AN_ENTRY * max(1, size_of(point.stats.G))))
 
 

@@ -1,24 +1,25 @@
-r"""Stochastic variational inference: steps on minibatches, for tables on which a single pass is long.
+r"""Stochastic variational inference: steps on minibatches, for tables on which a single pass takes long.
 
-Stats are sums, so those of a minibatch, scaled up, estimate those of the whole.  A step blends them in,
+Stats are sums, so those of a minibatch, scaled up, estimate those of all rows. A step blends them in,
 
 .. math:: (G, h) \leftarrow (1 - \rho)\, (G, h) + \rho\, \frac{W}{w}\, (G, h)_{batch},
 
-with ``W`` the weight of all rows and ``w`` that of the minibatch.  That is a natural-gradient step of length
+with ``W`` the weight of all rows and ``w`` that of the minibatch. This is a natural-gradient step of length
 :math:`\rho` (Wenzel 2017, Algorithm 1); with all rows in one minibatch and :math:`\rho = 1` it is coordinate ascent.
 
-**Start.**  The first minibatch is fitted on its own by the guarded ascent of `steps`, and its sums are scaled up.
-From there no likelihood's first steps go far astray; and where a full step may overshoot, none is longer than half.
+**Start.** The first minibatch is fitted on its own by the guarded ascent of `steps`, and its sums are scaled up.
+From there the first steps do not go far wrong for any likelihood; and if a full step may overshoot, no step is longer
+than half of one.
 
-**Rates.**  `Adaptive` follows Ranganath, Wang, Blei and Xing (2013); `Schedule` is :math:`(t + delay)^{-power}`.
+**Rates.** `Adaptive` follows Ranganath, Wang, Blei and Xing (2013); `Schedule` is :math:`(t + delay)^{-power}`.
 
-**Averaging.**  The result is the average of the natural parameters of all steps, the ``t``-th with weight ``t``: most
-of it lies in the last half, however long that is.  Averaging takes the noise out of the steps, so rates may fall as
-slowly as the slowest likelihood needs (the augmented hinge), at no loss for the others.
+**Averaging.** The result is the average of the natural parameters of all steps, the ``t``-th with weight ``t``, so that
+most of the weight is on the last half of them. Averaging removes the noise of the steps, so rates may decay as
+slowly as the slowest likelihood (the augmented hinge) needs, at no loss for the others.
 
-**End.**  An average over ``t`` minibatches lacks about :math:`c / t` of the objective, and how far it moves from one
-time to another tells ``c`` (`Gauge`): no full pass is needed.  The objective itself is estimated from bounds of
-minibatches under beliefs that have not seen them yet.
+**End.** The average over ``t`` minibatches falls short of the optimum by about :math:`c / t`, and ``c`` follows from
+how far the average moves between two steps (`Gauge`), without a full pass. The objective itself is estimated from
+bounds of minibatches under beliefs that have not seen them yet.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ from .monitor import Monitor
 from .single import in_single
 from .steps import Ascent, Natural, Point, ascend
 
-#: Rows of a minibatch for each weight, and at least and most.  An update of the weights costs m^3 and a row m^2: with
-#: this many rows the update is small change; below the least, a step is mostly overhead.
+#: Rows of a minibatch per weight, and their minimum and maximum. An update of the weights costs m^3 and a row m^2: with
+#: this many rows the cost of the update is negligible; below the minimum, a step is mostly overhead.
 _ROWS_PER_WEIGHT, _LEAST_ROWS, _MOST_ROWS = 8, 8192, 16384
-#: Small tables are cut into at least this many minibatches, of no fewer rows than this.
+#: Small tables are cut into at least this many minibatches, but of no fewer rows than this.
 _LEAST_BATCHES, _LEAST_ROWS_OF_SMALL_TABLES = 16, 1024
-#: The ascent on the first minibatch: its own noise is far larger than this tolerance.
+#: The ascent on the first minibatch, whose sampling noise is far larger than this tolerance.
 _PILOT_TOL, _PILOT_PASSES = 1e-3, 20
-#: It begins at the optimum, to this tolerance, of one row in so many, if these are no fewer than this.
+#: It starts from the optimum, to this tolerance, of one row in so many, if these are at least this many.
 _ROUGH_TOL, _ROUGH_SHARE, _LEAST_ROUGH_ROWS = 1e-2, 8, 1024
-#: Longest step where a full one may overshoot: such steps are nearly those of Newton.
+#: The longest step where a full one may overshoot: such steps are close to Newton steps.
 _LONGEST = 0.5
-#: How fast rates may fall where it cannot: those steps are short, and it takes many to arrive.
+#: How fast rates may decay where it cannot: those steps are short, and many are needed.
 _FALL_OF_SHORT_STEPS = 1 / 5
-#: Steps to the first look at the way still to go, and the growth of their number from one look to the next.
+#: Steps before the first estimate of the gain that remains, and the ratio of steps from one estimate to the next.
 _FIRST_LOOK, _GROWTH = 8, 1.25
 #: How much further than expected the optimum of a sample may lie from that of all rows.
 _CHANCE = 8.0
-#: Where a walk stands, and which one it is.
+#: The attributes that make up the state of a walk, and the walk itself.
 _STATE = (
     "_walk", "_rule", "_rate", "_step", "_visited", "_waiting", "_gauge", "_whole", "_average", "_belief", "_of_nothing"
 )  # fmt: skip
@@ -71,18 +72,18 @@ def scaled(stats: Stats, factor: float) -> Stats:
 
 
 def stirred(whole: Stats, batch: Stats, rate: float) -> Stats:
-    """Stats of the whole, with those of a minibatch, scaled to the same weight, blended in."""
+    """Stats of all rows, with those of a minibatch, scaled to the same weight, blended in."""
     new = scaled(batch, float(whole.n) / float(batch.n))
     return new if rate == 1 else combined(whole, rate, combined(new, -1, whole))
 
 
 def averaged(average: Stats, new: Stats, step: int) -> Stats:
-    """The average of the Stats of all steps, the ``t``-th with weight ``t``, after one more of them."""
+    """The average of the Stats of all steps, the ``t``-th with weight ``t``, after one more step."""
     return combined(average, 2 / (step + 1), combined(new, -1, average))
 
 
 def batch_size(problem: Problem, batch_rows: int | str) -> int:
-    """The rows of a minibatch: as given, or large enough that passes over it outweigh the update of the weights."""
+    """The rows of a minibatch: as given, or enough for sums to take longer than the update of the weights."""
     if batch_rows != "auto":
         return min(int(batch_rows), problem.table.n_rows)
     size = int(np.clip(_ROWS_PER_WEIGHT * problem.rows.n_weights, _LEAST_ROWS, _MOST_ROWS))
@@ -107,24 +108,24 @@ def wander(
     single: bool = False,
     gives_up: bool = False,
 ) -> Ascent:
-    """Follows the objective of a problem by minibatches; see this module.  What a ``page`` tells of is not done again.
+    """Maximises the objective of a problem by minibatches; see this module. Work recorded in ``page`` is not repeated.
 
     Parameters
     ----------
     tol : float
-        The walk ends when the objective has less than this share of itself still to gain, by the look of its last
-        steps.  That takes about 2 m / (n tol) passes where those are less than one.
+        The walk ends when the estimated gain that remains is less than this share of the objective.
+        That takes about 2 m / (n tol) passes if these are less than one.
     batch_rows : int or "auto"
-        Rows of a minibatch.  With all rows in one, this is `steps.ascend`.
+        Rows of a minibatch. With all rows in one, this is `steps.ascend`.
     rate : "adaptive" or a `Rate`
     max_passes : float
-        Most rows to visit, in units of the table; revisits of the first minibatch do not count.
+        The most rows to visit, in units of the table; repeated passes over the first minibatch do not count.
     watch : function of passes and natural parameters, optional
         Called after every step with the average so far.
     single : bool
         Whether minibatches are summed in single precision (`softmargin.single`).
     gives_up : bool
-        Whether the walk ends where it is worse than the prior, from where others may know a better way.
+        Whether the walk ends when it is worse than the prior, so that the caller can try another method.
 
     Returns
     -------
@@ -147,7 +148,7 @@ def wander(
 
 
 class _Wanderer:
-    """Where a walk stands: the blended Stats, their average, and what is known about the way still to go."""
+    """State of a walk: the blended Stats, their average, and an estimate of the gain that remains."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class _Wanderer:
         self._gauge, self._page = Gauge(), page
 
     def run(self, tol: float, max_passes: float, kept: dict[str, Any] | None = None) -> Ascent:
-        """Wanders until the objective rests, out of passes or time, or interrupted; on from what was ``kept``."""
+        """Takes steps until convergence, out of passes or time, or interrupted; continues from the state ``kept``."""
         reason = self._begin(kept)
         try:
             while reason == "passes" and self._visited < max_passes * self._problem.table.n_rows:
@@ -188,10 +189,10 @@ class _Wanderer:
         return self._page.finish(Ascent(self._point(), reason))
 
     def _looked(self, tol: float) -> str:
-        """Why to end here, or "passes": there may be more.
+        """The reason to end here, or "passes" to continue.
 
-        Of a few rows near a margin the sums vary more than those of others.  Where nearly all rows lie beyond it, that
-        may lead minibatches astray, to beliefs that are worse than the prior's.
+        Sums vary more between minibatches if only a few rows near the margin contribute. If nearly all rows lie beyond
+        it, the steps may diverge, to beliefs that are worse than the prior's.
         """
         estimate = self._record()
         if estimate < self._of_nothing:
@@ -206,7 +207,7 @@ class _Wanderer:
         if self._gives_up:
             self._of_nothing = self._objective_of_nothing(batch)
         rough, start, clock = self._rough(batch), None, None
-        if rough is not None:  # however little time there is, this much is worth it
+        if rough is not None:  # worth it however little time there is
             start, clock = ascend(rough, tol=_ROUGH_TOL, max_passes=_PILOT_PASSES).point.image, self._monitor.silent()
         pilot = ascend(batch, tol=_PILOT_TOL, max_passes=_PILOT_PASSES, start=start, monitor=clock)
         self._whole = self._average = scaled(
@@ -217,7 +218,7 @@ class _Wanderer:
         return pilot.reason if pilot.reason == "interrupt" else "passes"
 
     def _stride(self) -> bool:
-        """One minibatch: gather, blend, average.  Says whether the gauge was looked at."""
+        """One minibatch: gather, blend, average. Returns whether the remaining gain was estimated."""
         batch = self._batch().stats(self._belief)
         self._rule = self._rule.saw(lambda: self._gradient(batch), self._rate)
         self._rate = min(self._rule.rate, self._longest)
@@ -243,25 +244,25 @@ class _Wanderer:
         return self._over(table)
 
     def _rough(self, batch: Problem) -> Problem | None:
-        """Some of the first minibatch, whose optimum is near that of all of it; None where it is small itself."""
+        """A part of the first minibatch, whose optimum is near that of the whole; None if that is small itself."""
         few = len(batch.table.y) // _ROUGH_SHARE
         return self._over(batch.table.rows(np.arange(few))) if few >= _LEAST_ROUGH_ROWS else None
 
     def _objective_of_nothing(self, batch: Problem) -> float:
-        """The objective where the prior begins, estimated by a minibatch."""
+        """The objective at the prior's start, estimated from a minibatch."""
         prior = self._problem.prior
         belief = prior.update(*prior.start(self._problem.table.reference))
         stats = batch.stats(belief)
         return objective(stats.bound * (self._weight / float(stats.n)), prior, belief)
 
     def _over(self, table: Table) -> Problem:
-        """The problem over some rows."""
+        """The problem with other rows, in at least one block for each thread."""
         block_rows = min(table.block_rows, -(-table.n_rows // self._problem.n_jobs))
         batch = self._problem.over(table._replace(block_rows=block_rows))
         return in_single(batch) if self._single else batch
 
     def _gradient(self, batch: Stats) -> np.ndarray:
-        """The noisy natural gradient, in units of the belief's deviations."""
+        """The noisy natural gradient, in units of the belief's standard deviations."""
         change = combined(scaled(batch, self._weight / float(batch.n)), -1, self._whole)
         return self._problem.prior.felt(self._belief, change.G, change.h)
 
@@ -280,12 +281,12 @@ class _Wanderer:
 
 
 class Gauge(NamedTuple):
-    r"""What the average of the steps has still to gain, from the way that it went lately.
+    r"""Estimates the gain that remains for the average of the steps from its latest movement.
 
-    If an average of ``t`` steps lacks :math:`c / t` of the objective, then from step ``s`` to step ``t`` it gains
-    :math:`c / s - c / t`.  For averages of noise about an optimum that is also half the squared way of the mean, in
-    units of the belief's deviations, so that no row is needed to know it.  Where full steps are short the mean has
-    further to go than the objective to rise, and the estimate errs on the safe side.
+    If the average of ``t`` steps falls short of the optimum by :math:`c / t`, then from step ``s`` to step ``t`` it
+    gains :math:`c / s - c / t`. For averages of noise about an optimum that is also half the squared distance that
+    the mean has moved, in units of the belief's standard deviations, so it can be computed without rows. If full steps
+    are short, the mean has further to go than the objective to rise, and the estimate is conservative.
     """
 
     step: int = 0
@@ -298,26 +299,26 @@ class Gauge(NamedTuple):
         return max(_FIRST_LOOK, math.ceil(_GROWTH * self.step))
 
     def look(self, step: int, belief: Belief) -> Gauge:
-        """After so many steps, the average is this belief."""
+        """Updates the estimate: after ``step`` steps, the average is ``belief``."""
         if self.belief is None:
             return Gauge(step, belief)
         gain = 0.5 * belief.moved_from(self.belief)
         return Gauge(step, belief, gain * self.step / (step - self.step), self.to_come)
 
     def is_calm(self, enough: float) -> bool:
-        """Whether less than ``enough`` was to come, twice in a row."""
+        """Whether the estimate was at most ``enough`` twice in a row."""
         return max(self.to_come, self.before) <= enough
 
 
 def polish(problem: Problem, ascent: Ascent, page: Page = NO_PAGE) -> Ascent:
     """One full pass: the exact Stats and objective at a belief, and the step of coordinate ascent that they imply.
 
-    What that step gains would take another pass to know.  It is taken if it cannot overshoot; or if it stays within the
-    belief's own deviations, where sites hardly change; or if it does not lose on a sample of the rows.  Stats and
-    objective are then still those of the belief before the step.
+    Computing the gain of that step would take another pass. So it is taken if it cannot overshoot; or if it stays
+    within the belief's standard deviations, where sites hardly change; or if it loses nothing on a sample of the rows.
+    Stats and objective remain those of the belief before the step.
 
-    From the optimum of a sample of ``n`` of ``N`` rows the squared way to that of all, in the deviations of the latter,
-    is about the number of weights times ``N / n``: so far is no further than the sample is from the whole.
+    The squared distance from the optimum of a sample of ``n`` of ``N`` rows to that of all rows, in standard deviations
+    of the latter, is about the number of weights times ``N / n``, so a step of that length is no sign of trouble.
     """
     point = ascent.point
     stats = page.found(lambda: problem.stats_together(ascent.point.belief))

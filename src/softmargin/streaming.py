@@ -1,31 +1,32 @@
-r"""Learning batch by batch, without the rows of the past: what ``partial_fit`` needs.
+r"""Learning batch by batch without keeping past rows, for ``partial_fit``.
 
-Stats are sums, so rows that come later are added.  What earlier rows said is kept as the Gaussian that stands in
-for all of them, :math:`t(u) = \exp(h^T u - u^T G u / 2)`, frozen as it was when they were seen.  A new batch is
-fitted against prior and past together,
+Stats are sums, so the sums of later rows can be added. Earlier rows are summarised by a single Gaussian factor,
+:math:`t(u) = \exp(h^T u - u^T G u / 2)`, fixed as it was when they were seen. A new batch is
+fitted with the past as part of the prior,
 
 .. math:: \max_q\; \sum_{new} l(\mu_i, v_i) - KL(q \,\|\, p\, t / Z),
 
-by the same guarded ascent as any fit (`Past` is a prior like others), and its own sums join the past.  With a
-Gaussian likelihood nothing is lost.  With others, what early rows said is what they said to a belief that did not
-know the later ones, and rows beyond the margin of that belief said nothing: a stream sorted by class loses the
-first one, so batches had better mix them.
+by the same guarded ascent as any fit (`Past` is a prior like any other), and then its own sums are added to the past.
+With a Gaussian likelihood this is exact. With others, the sites of early rows were formed under a belief that did not
+know the later ones, and rows beyond the margin of that belief contribute nothing: a stream sorted by class loses its
+first class, so classes should be mixed within batches.
 
-**Curvature.**  A row's slope ``g`` in its latent mean changes by its curvature ``k`` as later rows move the mean.  So
-it is remembered as :math:`\exp((g + k \mu) f - k f^2 / 2)`: for the exact hinge and quadrature that is its site; the
-sites of the augmented hinge and of Jaakkola and Jordan bend more (:math:`w > k`), and would hold the mean to early
-batches.  With ``k`` their means come closer, under deviations wider than in one fit on everything.
+**Curvature.** A row's slope ``g`` in its latent mean changes at the rate of its curvature ``k`` as later rows move the
+mean. So the row is stored as :math:`\exp((g + k \mu) f - k f^2 / 2)`. For the exact hinge and quadrature that is its
+site. The sites of the augmented hinge and of Jaakkola and Jordan have more curvature (:math:`w > k`) and would tie the
+mean to early batches. With ``k`` the means come closer to those of one fit, and standard deviations are wider.
 
-**How close.**  Twenty batches against one fit on all of their rows, five real tables (benchmarks/streaming.py): the
-latent means of the exact hinge lie .2 to 2.4 of the fit's deviations away, those of the logistic likelihood 0 to
-1.4, and those of the augmented hinge .3 to 14 of deviations that are too small themselves.  The test log loss is .007
-greater on average.
+**Accuracy.** Twenty batches were compared with one fit on all of their rows, for five real tables
+(benchmarks/streaming.py). The latent means of the exact hinge differ by .2 to 2.4 of the fit's standard deviations,
+those of the logistic likelihood by 0 to 1.4, and those of the augmented hinge by .3 to 14, where the standard
+deviations themselves are too small. The test log loss is .007 greater on average.
 
-**Forgetting.**  Before a batch is added the past is weakened, :math:`(G, h) \leftarrow (1 - forgetting) (G, h)`, once
-a batch whatever its size: a share of b / N remembers about N rows in batches of b.  With 1 every batch starts anew.
+**Forgetting.** Before a batch is added the past is downweighted, :math:`(G, h) \leftarrow (1 - forgetting) (G, h)`,
+once per batch whatever its size: with b / N, about the last N rows count, in batches of b. With 1 every batch starts
+afresh.
 
-**Links.**  No rows are left to be left out, so each batch is scored by the belief before it (prequentially), and a
-link is fitted on the latest of those scores.  The first batch is scored by leaving rows out.
+**Links.** Past rows are not available for leave-one-out, so each batch is scored by the belief before it
+(prequentially), and a link is fitted to the latest scores. The first batch is scored by leave-one-out.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ from .rows import ReducedRows, beneath
 from .sampling import scattered
 from .steps import Ascent, Natural, ascend
 
-#: Scored rows that are kept for the link, in a stream, and of a fit before it.
+#: Scored rows that are kept for the link: in a stream, and from a fit that precedes it.
 _RECORDED_ROWS, _BEGINNING_ROWS = 20_000, 2000
-#: Rows of less weight than this share of the heaviest tell a link nothing any more.
+#: Rows with less than this share of the greatest weight are dropped from the record.
 _FORGOTTEN = 1e-4
 
 
 class Record(NamedTuple):
-    """Latent moments of rows under a belief that had not seen them, with their labels and weights; the latest last."""
+    """Latent moments of rows under a belief that had not seen them, with labels and weights; the latest come last."""
 
     mu: np.ndarray
     v: np.ndarray
@@ -63,26 +64,26 @@ class Record(NamedTuple):
     weight: np.ndarray
 
     def followed_by(self, new: Record, keep: float) -> Record:
-        """Both records, the old one weakened, as many of the latest rows as are kept."""
+        """Both records, the old one downweighted by ``keep``, cut to the latest rows."""
         old = self._replace(weight=keep * self.weight)
-        both = [old, new] if len(old.y) else [new]  # nothing has no classes either
+        both = [old, new] if len(old.y) else [new]  # an empty record has no column for each class
         joined = Record(*(np.concatenate(parts)[-_RECORDED_ROWS:] for parts in zip(*both, strict=True)))
         return Record(*(part[joined.weight > _FORGOTTEN * joined.weight.max(initial=0.0)] for part in joined))
 
     def of(self, labels: np.ndarray) -> Record:
-        """Of many classes, the rows of those that had been seen: a link has nothing to learn from how badly others were
-        foretold."""
+        """The record with weight zero, if there are more than two classes, for rows whose class had not been seen:
+        a link cannot learn from predictions of unknown classes."""
         return self if self.mu.ndim == 1 else self._replace(weight=self.weight * np.isin(self.y, labels))
 
     def thinned(self, at_most: int = _BEGINNING_ROWS) -> Record:
-        """Some of the rows, which stand for all."""
+        """A sample of the rows, weighted to represent all."""
         if len(self.y) <= at_most:
             return self
         some = Record(*(part[scattered(len(self.y), at_most)] for part in self))
         return some._replace(weight=some.weight * (self.weight.sum() / max(some.weight.sum(), 1e-300)))
 
     def link(self, near: Link | None = None) -> Link:
-        """The link of least log loss on these rows; the search may begin at one that is near."""
+        """The link with the least log loss on these rows; the search may start from ``near``."""
         if self.mu.ndim == 1:
             return fit_logistic_link(*self, near if isinstance(near, LogisticLink) else None)
         return fit_softmax_link(*self, near if isinstance(near, SoftmaxLink) else None)
@@ -100,8 +101,8 @@ NOTHING = Record(*np.empty((4, 0)))
 
 
 class Stream(NamedTuple):
-    """All that is known after some batches: sums over their rows, the belief, how much they weigh, their scores, and
-    which labels they had."""
+    """The state after some batches: sums over their rows, the belief, their weight, their scores, and the labels that
+    occurred."""
 
     natural: Natural
     belief: Belief
@@ -111,7 +112,7 @@ class Stream(NamedTuple):
 
 
 def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
-    """The stream of which a fit was the first batch; of its record, enough rows for a start are kept."""
+    """The stream whose first batch was a fit, with part of its record; None if the model cannot be continued."""
     if not problem.prior.is_plain or isinstance(beneath(problem.rows), ReducedRows):
         return None
     some, _ = thinned(problem, problem.table.weight)
@@ -123,9 +124,9 @@ def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
 class Past(NamedTuple):
     r"""A prior that has seen rows: :math:`p(u)\, t(u) / Z`.
 
-    Sums over new rows are added to those of the past.  The divergence
-    :math:`KL(q \| p) - E_q \log t` is counted from its least value, that of the belief which the past alone implies;
-    for a prior without anything to infer it then is the divergence from that belief.
+    Sums over new rows are added to those of the past. The divergence
+    :math:`KL(q \| p) - E_q \log t` is measured from its minimum, at the belief that the past alone implies.
+    If the prior infers nothing besides the weights, it then is the KL divergence from that belief.
     """
 
     prior: Prior
@@ -137,7 +138,7 @@ class Past(NamedTuple):
 
     @classmethod
     def of(cls, prior: Prior, natural: Natural, near: Belief | None) -> Past:
-        """The past whose rows have these sums; a belief ``near`` the one they imply saves some of the way to it."""
+        """The past whose rows have these sums; the belief ``near`` is where the prior's update starts."""
         belief = prior.update(*natural, near)
         return cls(prior, natural, belief, float(_divergence(prior, natural, belief)))
 
@@ -162,7 +163,7 @@ class Past(NamedTuple):
         return _divergence(self.prior, self.natural, belief) - self.least
 
     def rough(self) -> None:
-        """The past is a start."""
+        """None: no easier prior is needed, since the past is a good start."""
 
     def promised(self, G: Any, dG: Any, dh: Array, belief: Belief) -> float:
         return self.prior.promised(G, dG, dh, belief)
@@ -178,8 +179,8 @@ class Past(NamedTuple):
 
 
 def _past(prior: Prior, natural: Natural, near: Any) -> tuple[Any, Any]:
-    """The past as a prior, and the belief that it implies; for many classes one for each, for what rows said of one
-    class is a Gaussian of its own."""
+    """The past as a prior, and the belief that it implies; with more than two classes one for each, since the Gaussian
+    factor of past rows is a product over classes."""
     if not isinstance(prior, Classwise):
         past = Past.of(prior, natural, near)
         return past, past.belief
@@ -236,7 +237,7 @@ def absorb(
 
 
 def _remembered(problem: Problem, ascent: Ascent) -> Natural:
-    r""":math:`\sum k \phi\phi^T` and :math:`\sum (g + k \mu) \phi` at the end of an ascent."""
+    r"""The sums :math:`\sum k \phi\phi^T` and :math:`\sum (g + k \mu) \phi` at the end of an ascent."""
     likelihood, belief = problem.likelihood, problem.prior.effective(ascent.point.belief)
     if likelihood.site_is_curvature:
         return ascent.point.image
@@ -253,13 +254,13 @@ def _remembered(problem: Problem, ascent: Ascent) -> Natural:
 
 
 def _scored(problem: Problem, belief: Belief) -> Record:
-    """The rows of a batch under a belief from before it."""
+    """Latent moments of the rows of a batch under the belief before it."""
     latent, table = problem.latent(belief), problem.table
     return Record(*map(to_numpy, (latent.mu, latent.v, table.y, table.weight)))
 
 
 def _scored_without(problem: Problem, belief: Belief, unit: Array | None) -> Record:
-    """The rows of a batch, each under the belief of the others."""
+    """Leave-one-out moments of the rows of a batch."""
     table = problem.table
     if unit is None:
         unit = namespace(table.weight).clip(table.weight, 0.0, 1.0)

@@ -1,14 +1,14 @@
-r"""Classes that answer to each other, moved together.
+r"""Joint updates of classes that the likelihood couples.
 
-A row's log-likelihood bends as :math:`W_i - O_i`, a matrix of classes by classes: :math:`W_i` is the diagonal of its
-sites, and in :math:`O_i` classes meet.  The step that sites alone imply, :math:`A x = h` with :math:`A = P + G` class
-by class, takes every other class to stay where it is.  That of Newton's method in the means of all classes solves
+The negative Hessian of a row's log-likelihood is :math:`W_i - O_i`, a matrix of classes by classes: :math:`W_i` is the
+diagonal matrix of its sites, and :math:`O_i` couples classes. The update that sites alone imply, :math:`A x = h` with
+:math:`A = P + G` class by class, holds all other classes fixed. A Newton step in the means of all classes solves
 
 .. math:: (A - O)\, x = h - O m, \qquad (O x)_k = \sum_i \phi_i\, \big(O_i (\phi_i^T x)\big)_k,
 
-and is what sites imply after all if their linear terms are :math:`b_i + O_i\, \phi_i^T (x - m)`.  It is found by
-conjugate gradients, preconditioned with ``A``: an iteration takes two products with the features, a small share of the
-pass that found the sums of all pairs of them.
+which is what sites imply if their linear terms are changed to :math:`b_i + O_i\, \phi_i^T (x - m)`. It is solved by
+conjugate gradients, preconditioned with ``A``. An iteration takes two products with the features, which is cheap
+compared to the pass that computed ``G``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable
 from .arrays import Array, namespace
 from .gaussian import ClassBelief
 
-#: The squared residual that is small enough, as a share of the first, and the most iterations on the way.
+#: Iterations end when the squared residual is below this share of the first; and their maximum number.
 _ENOUGH, _MOST_ITERATIONS = 1e-3, 25
 
 
 def step_together(answer: Callable[[Array], Array], alone: ClassBelief, before: ClassBelief) -> Array:
-    """The step :math:`x - m` of all classes together from the means ``before``, weights by classes.
+    """The joint step :math:`x - m` of all classes from the means of ``before``, weights by classes.
 
-    ``answer`` is ``O``, and ``alone`` the belief that the sites alone imply.
+    ``answer`` multiplies by ``O``, and ``alone`` is the belief that the sites alone imply.
     """
     scaled = alone.means - before.means
     xp, roots = namespace(scaled), alone.roots
@@ -50,11 +50,12 @@ def step_together(answer: Callable[[Array], Array], alone: ClassBelief, before: 
 def change_together(
     answer: Callable[[Array], Array], some: ClassBelief, alone: ClassBelief, before: ClassBelief
 ) -> Array:
-    r"""The change of the linear terms that takes all classes along, where only some rows say how they answer.
+    r"""The change of the linear terms that leads to the joint step, if the coupling is known from a sample only.
 
-    With ``A`` and :math:`g = h - A m` of all rows, :math:`A_s` and :math:`O_s` of some that stand for them, the step is
-    :math:`x = (A_s - O_s)^{-1} g`, and :math:`h + (A x - g)` leads there.  Where all rows imply no step, neither do
-    some; and as these are asked for both matrices, what classes have in common is felt by neither.
+    With ``A`` and :math:`g = h - A m` of all rows, and :math:`A_s` and :math:`O_s` of a sample that represents them,
+    the step is :math:`x = (A_s - O_s)^{-1} g`, and :math:`h + (A x - g)` leads there. It is zero
+    if :math:`g` is, whatever the sample. Both matrices come from the sample, so that what is common to all classes
+    still cancels in their difference.
     """
     xp = namespace(alone.means)
     way = alone.means - before.means
@@ -66,7 +67,7 @@ def change_together(
 
 
 def _times_covariances(belief: ClassBelief, roots: Array | None, columns: Array) -> Array:
-    """A product with the covariance of each class, by their roots where there are such."""
+    """Products with the covariances of all classes, as one batched product if their ``roots`` are given."""
     xp = namespace(columns)
     if roots is None:
         return xp.stack([part.covariance_times(columns[:, k]) for k, part in enumerate(belief.parts)], axis=1)
