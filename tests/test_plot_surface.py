@@ -199,7 +199,7 @@ def test_many_held_columns_are_counted(rng, ax):
     X = rng.normal(size=(60, 8))
     fitted = BayesianLinearSVC().fit(X, X[:, 0] > 0)
     DecisionSurfaceDisplay.from_estimator(fitted, X, X[:, 0] > 0, grid_resolution=GRID, ax=ax)
-    assert ax.get_legend().get_title().get_text() == "6 other columns held"
+    assert ax.get_legend().get_title().get_text() == "6 other columns fixed"
 
 
 # More classes ------------------------------------------------------------------------------------
