@@ -6,8 +6,11 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import make_moons
 
 from softmargin import BayesianGPC, BayesianSVC, inference
+from softmargin.engine import Problem
 from softmargin.kernels import RBF, Constant
+from softmargin.monitor import InterruptedFitWarning
 from softmargin.stochastic import _Wanderer
+from softmargin.tune.evidence import Evidence
 
 SETTINGS = {"kernel": 4.0 * RBF(0.8) + Constant(1.0), "tune": None, "n_inducing": 30, "random_state": 0, "tol": 1e-4}
 
@@ -49,6 +52,29 @@ def test_without_time_some_rows_stand_for_all(classifier, moons):
     # The first step of an eighth of the rows, and their bound scaled up.
     assert 1.5 * whole.bound_ < hurried.bound_ < whole.bound_
     assert hurried.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("large", [5000, 50_000])
+def test_after_an_interrupted_tuning_no_pass_takes_all_rows(large, moons, monkeypatch):
+    at, calls, visited = Evidence.at, iter(range(1000)), []
+
+    def interrupted(self, kernel):
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return at(self, kernel)
+
+    def counted(problem, *arguments, stats=Problem.stats):
+        visited.append(problem.n_rows)
+        return stats(problem, *arguments)
+
+    monkeypatch.setattr(inference, "LARGE", large)
+    monkeypatch.setattr(Evidence, "at", interrupted)
+    monkeypatch.setattr(Problem, "stats", counted)
+    with pytest.warns(InterruptedFitWarning):
+        model = BayesianSVC(random_state=0).fit(*moons)
+    assert model.stop_reason_ == "interrupt"
+    assert max(visited) < 5000
+    assert model.score(*moons) > 0.85
 
 
 @pytest.mark.parametrize("classifier", [BayesianSVC, BayesianGPC])

@@ -186,10 +186,10 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     wanderer = replace(here, likelihood=_exact(problem.likelihood))
     passes = max(1.0, _STEPS * batch_size(problem, plan.batch_rows) / problem.table.n_rows)
     way = _wandered(wanderer, plan, passes, rng, monitor, gives_up=True)
-    if way.reason in ("time", "interrupt"):
-        return way
     if way.reason == "lost":
         return _ascended(problem, plan, monitor)
+    if way.reason in ("time", "interrupt") or monitor.interrupted:
+        return way
     end = _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("polish")))
     if end.reason == "interrupt":
         return end
@@ -226,7 +226,7 @@ def _ascended(problem: Problem, plan: Plan, monitor: Monitor) -> Ascent:
     many = problem.table.n_rows >= _ROWS_FOR_A_PILOT
     single = many and problem.whole is None and plan.tol >= _LEAST_SINGLE_TOLERANCE and may_be_single(problem)
     start, interrupted, sample = _started(problem, plan, monitor, single)
-    if sample is not None and (interrupted or sample.reason == "time"):
+    if sample is not None and (monitor.interrupted or sample.reason == "time"):
         return sample
     plan = plan._replace(max_passes=1) if interrupted else plan
     if single and start is not None:
@@ -309,8 +309,10 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=plan.max_passes, monitor=monitor.silent(), page=page)
         start, reason = _beyond(pilot), pilot.reason  # only as certain as the sample makes it: better for steps
         sample = None if problem.whole is None else pilot
-        if reason == "time" and problem.prior.is_plain:  # a pass over all rows would add only the bound
-            return _Start(start, False, _standing_for_all(problem, few, pilot, monitor))
+        monitor.interrupted = monitor.interrupted or reason == "interrupt"
+        # Out of time, or interrupted (here or while tuning): a pass over all rows would add only the bound.
+        if (reason == "time" or monitor.interrupted) and problem.prior.is_plain:
+            return _Start(start, reason == "interrupt", _standing_for_all(problem, few, pilot, monitor))
     easier = problem.prior.rough()
     if easier is not None and reason != "interrupt":
         rough = replace(problem, prior=easier)
