@@ -102,7 +102,7 @@ def _kernel(kind: Any, fields: dict[str, Any]) -> Any:
 
 
 def _cubic_spline(fields: dict[str, Any]) -> CubicSpline:
-    checked = PPoly(fields["c"], fields["x"], fields["extrapolate"], fields["axis"])  # the checks that are skipped below
+    checked = PPoly(fields["c"], fields["x"], fields["extrapolate"], fields["axis"])  # checks, which are skipped below
     return CubicSpline.construct_fast(checked.c, checked.x, checked.extrapolate, checked.axis)
 
 
