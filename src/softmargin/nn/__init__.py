@@ -7,7 +7,7 @@
 
 from ..extras import needed
 
-needed("torch", "torch", "softmargin.nn")  # before the files that would say so less clearly
+needed("torch", "torch", "softmargin.nn")  # before imports that would fail with a less clear message
 
 from .afterwards import bayesianise  # noqa: E402
 from .head import MarginHead  # noqa: E402

@@ -17,7 +17,7 @@ from .training import evaluated
 
 
 class UpTo(nn.Module):
-    """A model as far as the input of one of its layers, which is left as it is.
+    """The part of a model up to the input of one of its layers; the model itself is unchanged.
 
     >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
     >>> UpTo(model, model[2])(torch.zeros(4, 3)).shape
@@ -27,7 +27,7 @@ class UpTo(nn.Module):
     def __init__(self, model: nn.Module, layer: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self._layer = [layer]  # in a list, so that it is not counted a second time
+        self._layer = [layer]  # in a list, so that it is not registered as a second submodule
 
     def forward(self, X: Tensor) -> Tensor:
         seen: list[Tensor] = []
@@ -146,7 +146,7 @@ def _layer_of(model: nn.Module, layer: nn.Module | str | None) -> nn.Module:
 def _gathered(
     network: nn.Module, loader: Iterable[Any], max_rows: int, device: torch.device
 ) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Features and labels of at most so many rows, and the shape of an input."""
+    """Features and labels of at most ``max_rows`` rows, and the shape of an input."""
 
     def parts() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         n_rows = 0

@@ -1,4 +1,4 @@
-"""The head in closed form: what may come in, and what a fitted classifier of the features knows."""
+"""The head in closed form: checks of its inputs, and the state of a classifier fitted to the features."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..likelihoods import Likelihood, known_loss
 from ..parameters import one_of
 from ..rows import ClasswiseRows
 
-#: Losses whose expectations are bounds, and how classes may meet in them: a minibatch has nothing else to go by.
+#: Losses whose expectations are bounds, as minibatches require, and the ways to combine classes in them.
 LOSSES = ("hinge", "hinge-augmented", "logistic", "logistic-jj")
 MEETINGS = ("auto", "weston-watkins", "ovr", "softmax")
 
 
 def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
-    """What ``loss=`` says, a word or a likelihood, or an error that names what there is; so for ``multi_class=``."""
+    """The loss, a word or a likelihood, after checks of ``loss`` and ``multi_class``."""
     given = known_loss(loss) if not isinstance(loss, str) else loss
     if isinstance(given, str):
         one_of("loss", given, LOSSES)
@@ -31,7 +31,7 @@ def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
 
 
 def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features in double precision and codes, both on the host, or an error that says what is wrong with them."""
+    """Features in double precision and codes of classes, both on the host, after checks."""
     X, codes = to_numpy(features).astype(np.float64), to_numpy(y)
     if X.ndim != 2 or X.shape[1] != n_features:
         raise ValueError(f"features must have shape (n_rows, {n_features}), got {X.shape}.")
@@ -49,7 +49,7 @@ def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.
 
 
 def known_to(model: Any) -> dict[str, np.ndarray]:
-    """Kernel, points, belief and natural parameters of a fitted classifier, by the names that a head has for them."""
+    """Kernel, points, belief and natural parameters of a fitted classifier, under the names of the head's buffers."""
     rows = model.rows_.rows if isinstance(model.rows_, ClasswiseRows) else model.rows_
     beliefs = class_parts(model.belief_)
     precisions = [inverse @ inverse.T for inverse in (inverse_lower(part.root) for part in beliefs)]

@@ -26,9 +26,9 @@ from .memory import Memory
 from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes
 
 MEASURES = ("variation_ratio", "entropy", "mutual_information")
-#: The kernel that a search for a better one begins at: variances of the function and of an offset.
+#: Variances of the function and of an offset in the initial kernel, which tuning may change.
 _VARIANCE, _OFFSET = 4.0, 1.0
-#: How much a minibatch counts in the units of features.
+#: The weight of a minibatch in the running mean and spread of the features.
 _MOMENTUM = 0.1
 
 
@@ -137,7 +137,7 @@ class MarginHead(Memory):
         self.loss_name, self.multi_class = loss, multi_class
         self.likelihood = named_likelihood(given, multi_class, n_classes)
         self.kl_weight = 1.0
-        #: Likelihood and divergence in the last loss, per row; left on the device until somebody asks.
+        #: Likelihood and divergence in the last loss, per row; they stay on the device until ``terms`` is read.
         self.last_terms = torch.full((2,), math.nan, dtype=torch.float64)
 
     @property
@@ -248,14 +248,14 @@ class MarginHead(Memory):
         return torch.vmap(of_class)(self.means, self.roots, self.log_dets).sum()
 
     def _told(self, X: Tensor, y: Tensor) -> Told:
-        """What a minibatch says; a device is told of the whole work at once, once it has done it before."""
-        # Labels as the likelihoods have them: -1 and +1, or codes.
+        """Terms, gradient and sums of a minibatch; on a GPU, the work is recorded once and then replayed."""
+        # Labels as likelihoods expect them: -1 and +1, or codes.
         labels = (2 * y - 1 if self.n_functions == 1 else y).to(torch.float64)
         key = (X.shape, X.dtype, X.device, self.training, self.means.data_ptr(), id(self.kernel))
         if key not in self._ways:
             self._ways[key] = replayed(self._tell, X, labels)
         told = self._ways[key](X, labels)
-        # The next minibatch is told at the same place, and slopes may be wanted after it.
+        # A replay overwrites its results, and these may be needed after the next minibatch.
         return told._replace(likelihood=told.likelihood.clone(), slopes=told.slopes.clone())
 
     def _tell(self, X: Tensor, labels: Tensor) -> Told:
@@ -272,7 +272,7 @@ class MarginHead(Memory):
         return Told(likelihood.detach(), slopes, center.detach(), spread.detach(), G, h)
 
     def _units(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of the features: of these rows in training, unless there is but one."""
+        """Mean and standard deviation of the features: those of a minibatch in training, otherwise the running ones."""
         if self.training and len(X) > 1:
             return units_of(X)
         return self.center.to(X.dtype), self.spread.to(X.dtype)
@@ -280,7 +280,7 @@ class MarginHead(Memory):
     def _lifted(self, X: Tensor, center: Tensor, spread: Tensor) -> Features:
         if not self.is_fitted:
             raise RuntimeError("The head has no inducing points yet: call fit with the features of some rows first.")
-        with torch.autocast(X.device.type, enabled=False):  # half precision has too few digits for differences
+        with torch.autocast(X.device.type, enabled=False):  # half precision is too coarse for differences
             return self._rows().lift((X - center) / spread)
 
     def _rows(self) -> InducingRows:
@@ -298,7 +298,8 @@ class MarginHead(Memory):
         return Moments(mu[:, 0], v[:, 0]) if self.n_functions == 1 else Moments(mu, v)
 
     def _step(self, told: Told, n_rows: int, n_total: int) -> None:
-        """Units follow the minibatch; the sums of a few of them join those of earlier ones, and the belief follows."""
+        """Updates the running units; after every few minibatches, blends their sums into ``G`` and ``h``, and updates
+        the belief."""
         self.center.lerp_(told.center.to(self.center.dtype), _MOMENTUM)
         self.spread.lerp_(told.spread.to(self.spread.dtype), _MOMENTUM)
         sums = told.G, told.h, torch.full((1,), float(n_rows), dtype=torch.float64, device=told.G.device)
@@ -317,7 +318,7 @@ class MarginHead(Memory):
         self._believe()
 
     def _believe(self) -> None:
-        """The belief that the sums imply, where the belief was: what is recorded of the work looks there."""
+        """Updates the belief from the sums, in place, since recorded work reads it from the same memory."""
         prior = Ridge.isotropic(self.points.shape[0])
 
         def of_class(G: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -327,7 +328,7 @@ class MarginHead(Memory):
             own.copy_(new)
         self._kl = None
 
-    # What it says --------------------------------------------------------------------------------
+    # Predictions ---------------------------------------------------------------------------------
 
     @torch.no_grad()
     def predict_proba(self, features: Tensor) -> Tensor:

@@ -27,9 +27,9 @@ from .head import MarginHead
 from .networks import NETWORKS, Standardised
 from .training import Labelled, Plan, Trainer, evaluated
 
-#: Rows of each class without which none are held out.
+#: Rows are held out only if there are at least so many of each class.
 _FEWEST_HELD_OUT = 2
-#: Rows whose slopes are found at once, and rows that are only looked at.
+#: Rows processed at once, with and without gradients.
 _ROWS_WITH_SLOPES, _ROWS_AT_ONCE = 256, 1024
 
 
@@ -178,7 +178,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             X = self._check(X, reset=first)
             y = check_labels(X, y)
             self.classes_ = declared_classes(classes, None if first else self.classes_)
-            codes_of(y, self.classes_)  # none but these
+            codes_of(y, self.classes_)  # refuses other labels
             rows = Labelled(torch.as_tensor(X), torch.as_tensor(np.searchsorted(self.classes_, y)))
             trainer = self._trainer(rows, None, check_random_state(self.random_state).randint(2**31 - 1), first)
             if first:
@@ -202,17 +202,17 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         return self.head_.sample(features, n_samples, random_state)
 
     def _through(self, X: Any, then: Callable[[torch.Tensor], Any]) -> list[Any]:
-        """What follows from the features of rows, part by part."""
+        """The results of ``then`` for the features of rows, part by part."""
         check_is_fitted(self)
         rows, network = torch.as_tensor(self._check(X, reset=False)), self.network_
         if self._is_table_network():
-            # Small enough for all digits: what is said of a row then does not depend on its neighbours.
+            # In double precision, which such small networks allow, results do not depend on which rows are batched.
             network, rows = copy.deepcopy(network).double(), rows.double()
         with evaluated(network, self.head_), torch.inference_mode():
             return [then(network(part.to(self._device()))) for part in rows.split(_ROWS_AT_ONCE)]
 
     def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
-        """Slopes in ``X``, checked before, of a sum over latent moments with such weights."""
+        """Gradient in ``X``, already checked, of the sum of latent moments weighted by ``d_mu`` and ``d_v``."""
         rows = torch.as_tensor(np.asarray(X, dtype=np.float32))
         parts = zip(*(torch.as_tensor(part).split(_ROWS_WITH_SLOPES) for part in (rows, d_mu, d_v)), strict=True)
         with evaluated(self.network_, self.head_):
@@ -223,7 +223,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         moments = self.head_(self.network_(inputs))
         return torch.autograd.grad(moments, inputs, [w.to(inputs.device, torch.float64) for w in weights])[0]
 
-    # Parts of the road ---------------------------------------------------------------------------
+    # Steps of the fit ----------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         if isinstance(self.network, str):
@@ -243,7 +243,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
 
     def _check(self, X: Any, reset: bool = False) -> np.ndarray:
-        """Numbers in single precision, as networks have them: rows of a table, or of any shape."""
+        """Numbers in single precision, for networks: rows of a table, or inputs of any shape."""
         rows: Any
         if len(getattr(X, "shape", ())) > 2:
             rows = validate_data(self, X, reset=reset, dtype=np.float32, allow_nd=True)
@@ -259,7 +259,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         return rows
 
     def _split(self, X: np.ndarray, codes: np.ndarray, rng: np.random.RandomState) -> tuple[Labelled, Labelled | None]:
-        """Rows to learn from, and rows to look at; none of these if they would be too few."""
+        """Rows for training and rows held out; None instead of the latter if they would be too few."""
         inputs, labels = torch.as_tensor(X), torch.as_tensor(codes)
         counts, size = np.bincount(codes), round(self.validation_fraction * len(codes))
         if self.validation_fraction == 0 or counts.min() * self.validation_fraction < _FEWEST_HELD_OUT:
@@ -269,7 +269,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         return Labelled(inputs[train], labels[train]), Labelled(inputs[test], labels[test])
 
     def _trainer(self, rows: Labelled, held_out: Labelled | None, seed: int, anew: bool = True) -> Trainer:
-        """Network and head before their first epoch, or as they are."""
+        """A trainer for a new network and head, or for the present ones."""
         device = self._device()
         if anew:
             network, head = self._made(rows, seed, device)
@@ -282,7 +282,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         return Trainer(network, head, optimiser, rows, held_out, plan, device, seed, monitor, jobs, history)
 
     def _made(self, rows: Labelled, seed: int, device: torch.device) -> tuple[nn.Module, MarginHead]:
-        """A network with its first weights, and a head that fits its features."""
+        """A network with initial weights, and a head of matching size."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = nn.Sequential(Standardised(rows.X), self._network(tuple(rows.X.shape[1:]))).to(device)
@@ -323,7 +323,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         self.n_iter_, self.stop_reason_ = len(trainer.history), reason
 
     def _made_of(self, network: nn.Module, head: MarginHead, classes: np.ndarray, shape: tuple[int, ...]) -> Any:
-        """Fitted, of parts that were trained elsewhere."""
+        """Sets the fitted attributes from parts that were trained elsewhere."""
         self.network_, self.head_, self.link_ = network, head, head.link
         self.classes_, self._shape = classes, shape
         self.history_, self.n_iter_, self.stop_reason_ = [], 0, "given"

@@ -1,4 +1,4 @@
-"""What a head knows, and how it is kept: buffers that go where the module goes."""
+"""The state of a head, in buffers that move with the module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..links import Link, LogisticLink, SoftmaxLink
 
 
 class Memory(nn.Module):
-    """Units of features, kernel, points, belief, sums and link, all in double precision; empty before the first fit."""
+    """Units of features, kernel, points, belief, sums and link, all in double precision; no points before a fit."""
 
     center: Tensor
     spread: Tensor
@@ -32,10 +32,10 @@ class Memory(nn.Module):
     def __init__(self, n_features: int, n_classes: int) -> None:
         super().__init__()
         self.n_features, self.n_classes = n_features, n_classes
-        #: Sums of minibatches that have not joined the others yet, and how many.
+        #: Sums of minibatches that are not yet part of ``G`` and ``h``, and the number of these minibatches.
         self._pending: tuple[Tensor, ...] | None = None
         self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
-        #: The divergence of the belief, and the recorded work of a minibatch by its shape.
+        #: The divergence of the belief, and recorded work by the shape of the minibatch.
         self._kl: Tensor | None = None
         self._ways: dict[Any, Callable[..., Any]] = {}
         C, m = self.n_functions, 0
@@ -47,7 +47,7 @@ class Memory(nn.Module):
 
     @property
     def n_functions(self) -> int:
-        """Latent functions: one for two classes, otherwise one for each."""
+        """The number of latent functions: one for two classes, otherwise one for each."""
         return 1 if self.n_classes == 2 else self.n_classes
 
     @property
@@ -56,33 +56,33 @@ class Memory(nn.Module):
 
     @property
     def kernel(self) -> Kernel:
-        """That of standardised features."""
+        """The kernel over standardised features."""
         state = id(self.log_kernel), self.log_kernel._version
-        if self._known[0] != state:  # a device is asked once, not for every minibatch
+        if self._known[0] != state:  # reads from the device only after changes
             variance, length_scale, offset = self.log_kernel.exp().tolist()
             self._known = state, variance * RBF(length_scale) + Constant(offset)
         return self._known[1]
 
     @property
     def link(self) -> Link:
-        """From latent to probability."""
+        """The link from latent values to probabilities."""
         slope, damping, *offset = to_numpy(self.link_parameters).tolist()
         if self.n_functions == 1:
             return LogisticLink(slope, offset[0], damping)
         return SoftmaxLink(slope, np.array(offset), damping)
 
     def _take(self, known: dict[str, np.ndarray]) -> None:
-        """All that a fitted model knows."""
+        """Takes over the state of a fitted model."""
         for name, value in known.items():
             setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
-        self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # what was known of other points
+        self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # these belong to other points
 
     def _keep_link(self, link: Any) -> None:
         numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
         self.link_parameters = torch.as_tensor(numbers, dtype=torch.float64, device=self.points.device)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """A head that is not fitted has no points: it takes the shapes of the one that is read."""
+        """Loads a state; buffers first take its shapes, since a head that is not fitted has no points."""
         for name, own in list(self.named_buffers(recurse=False)):
             given = state_dict.get(prefix + name)
             if given is not None and given.shape != own.shape and given.ndim == own.ndim:
@@ -91,4 +91,4 @@ class Memory(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_ways": {}}  # recordings stay where they were made
+        return super().__getstate__() | {"_ways": {}}  # recorded work cannot be copied

@@ -1,4 +1,4 @@
-"""Small networks that are ready to take a head: the two of Wistuba and Rawat (2018) for images, and one for tables."""
+"""Small networks for use with a head: the two of Wistuba and Rawat (2018) for images, and one for tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-#: The widths of a network for tables.
+#: Widths of the layers in the network for tables.
 _TABLE_WIDTHS = (256, 128, 64)
 
 
 class Standardised(nn.Module):
-    """Inputs less their mean, over their deviation: of each column of a table, of each channel of images."""
+    """Standardises inputs: each column of a table, each channel of images."""
 
     mean: Tensor
     deviation: Tensor
@@ -62,7 +62,7 @@ def table_network(shape: Sequence[int]) -> nn.Sequential:
 
 
 def _convolutional(shape: Sequence[int], plan: Sequence[tuple[int, int] | None], width: int) -> nn.Sequential:
-    """Convolutions of so many channels and such a size, or None where neighbours are pooled; then two full layers."""
+    """Convolutions, given as (channels, size), with max-pooling for None; then two fully connected layers."""
     layers: list[nn.Module] = []
     channels = shape[0]
     for entry in plan:
@@ -79,7 +79,7 @@ def _convolutional(shape: Sequence[int], plan: Sequence[tuple[int, int] | None],
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, 100), nn.ReLU())
 
 
-#: By their names.
+#: Predefined networks, by name.
 NETWORKS: dict[str, Callable[[Sequence[int]], nn.Sequential]] = {
     "mnist": mnist_network,
     "cifar": cifar_network,

@@ -1,4 +1,4 @@
-"""What a head computes for a minibatch, beside its moments: units, and the likelihood with its slopes."""
+"""What a head computes for a minibatch besides moments: units, and the likelihood with its gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..likelihoods import Sites
 
-#: What is added to the variances of features: a share of their mean, and something in any case.
+#: Added to the variances of features: a fraction of their mean, and a constant against division by zero.
 _FLOOR, _LEAST = 1e-4, 1e-24
 
 
@@ -21,7 +21,7 @@ class Moments(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a minibatch says: its mean likelihood and the slopes of that in the features, their units, and the sums."""
+    """Results for a minibatch: mean log-likelihood, its gradient in the features, their units, and the sums."""
 
     likelihood: Tensor
     slopes: Tensor
@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What an objective is made of, for each row of the table: the expected log-likelihood, and the divergence."""
+    """The terms of the objective, per row of the table: the expected log-likelihood, and the divergence."""
 
     likelihood: float
     divergence: float
@@ -43,13 +43,13 @@ class Terms(NamedTuple):
 
 
 def units_of(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each feature; of those that hardly vary, a small share of what is usual."""
+    """Mean and standard deviation of each feature, the latter at least a small fraction of a typical one."""
     variance = X.var(dim=0, correction=0)
     return X.mean(dim=0), torch.sqrt(variance + _FLOOR * variance.mean() + _LEAST)
 
 
 class _Expected(torch.autograd.Function):
-    r"""The expected log-likelihood of rows, whose slopes their sites tell: :math:`b - w \mu` and :math:`-w / 2`."""
+    r"""The expected log-likelihood of rows, with derivatives from the sites: :math:`b - w \mu` and :math:`-w / 2`."""
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, variance: Tensor, l: Tensor, w: Tensor, b: Tensor) -> Tensor:  # noqa: E741
@@ -64,7 +64,7 @@ class _Expected(torch.autograd.Function):
 
 
 def expected_log_likelihood(mean: Tensor, variance: Tensor, labels: Tensor, likelihood: Any) -> tuple[Tensor, Sites]:
-    """The expected log-likelihood of each row, with slopes, and the sites."""
+    """The expected log-likelihood of each row, differentiable in its moments, and the sites."""
     with torch.no_grad():
         sites = likelihood.sites(labels, mean, variance)
     apply: Any = _Expected.apply
@@ -72,7 +72,7 @@ def expected_log_likelihood(mean: Tensor, variance: Tensor, labels: Tensor, like
 
 
 class _WithSlopes(torch.autograd.Function):
-    """A number whose slopes in some features are known."""
+    """A scalar with a known gradient in the features."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class _WithSlopes(torch.autograd.Function):
 
 
 def with_slopes(features: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
-    """``value``, as a function of the features that has such slopes.
+    """``value``, as a function of the features with the gradient ``slopes``.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> with_slopes(x, torch.tensor(3.0), torch.tensor([1.0, 2.0])).backward()

@@ -17,13 +17,13 @@ from ..monitor import Monitor
 from .head import MarginHead
 from .objective import Terms
 
-#: Rows that pass a network at once where no gradients are wanted.
+#: Rows processed at once where no gradients are needed.
 _ROWS_AT_ONCE = 1024
-#: Rows on which a head is placed anew between epochs, and found at the end: at least so many, and for each point.
+#: Rows to which the head is refitted between epochs and at the end: the fewest, and the rows per inducing point.
 _FEWEST_ROWS, _ROWS_PER_POINT, _ROWS_PER_POINT_AT_LAST = 2000, 20, 100
-#: Rows are brought to the device all at once if they take no more than this.
+#: All rows are moved to the device at once if they take at most this many bytes.
 _MOST_BYTES = 2**32
-#: How far the head is found on the way, and at the end: what may be left to gain.
+#: Tolerances of fits of the head, between epochs and at the end.
 _ROUGH, _FINE = 3e-3, 1e-3
 #: The weight of the divergence at the beginning of the warm-up.
 _FIRST_KL_WEIGHT = 0.1
@@ -36,26 +36,26 @@ class Labelled(NamedTuple):
     y: Tensor
 
     def on(self, device: torch.device) -> Labelled:
-        """The same rows on a device, unless they would fill it."""
+        """The same rows on a device, unless they are too large."""
         small = self.X.numel() * self.X.itemsize <= _MOST_BYTES
         return Labelled(self.X.to(device), self.y.to(device)) if small else self
 
     def some(self, size: int, generator: torch.Generator) -> Labelled:
-        """Random rows, no more than there are."""
+        """Up to ``size`` random rows."""
         if size >= len(self.y):
             return self
         rows = torch.randperm(len(self.y), generator=generator)[:size].to(self.X.device)
         return Labelled(self.X[rows], self.y[rows])
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Labelled]:
-        """All rows in a new order; a last batch that is small joins the one before."""
+        """All rows in random order, in batches of nearly equal size."""
         rows = torch.randperm(len(self.y), generator=generator).to(self.X.device)
         for batch in rows.tensor_split(max(1, round(len(rows) / size))):
             yield Labelled(self.X[batch], self.y[batch])
 
 
 class Plan(NamedTuple):
-    """How to train."""
+    """Settings for training."""
 
     epochs: int
     batch_size: int
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 
 class Score(NamedTuple):
-    """How good a model is on rows that it has not learned from, its link fitted to them."""
+    """Performance on held-out rows, to which the link has been fitted."""
 
     log_loss: float
     accuracy: float
@@ -72,7 +72,7 @@ class Score(NamedTuple):
 
 @contextmanager
 def evaluated(*modules: nn.Module) -> Iterator[None]:
-    """Modules in evaluation mode, for a while."""
+    """A context with modules in evaluation mode."""
     modes = [module.training for module in modules]
     for module in modules:
         module.eval()
@@ -84,7 +84,7 @@ def evaluated(*modules: nn.Module) -> Iterator[None]:
 
 
 def features_of(network: nn.Module, X: Tensor, device: Any = None) -> Tensor:
-    """What the network makes of inputs, on the host and without gradients; it is left in the mode it was in.
+    """The features that a network computes from inputs, on the host and without gradients; its mode is restored.
 
     >>> features_of(nn.Linear(3, 2), torch.zeros(5, 3)).shape
     torch.Size([5, 2])
@@ -95,7 +95,7 @@ def features_of(network: nn.Module, X: Tensor, device: Any = None) -> Tensor:
 
 
 class Trainer:
-    """A network and its head on the way up; the best state so far is kept, by the log loss of rows held out."""
+    """Trains a network and its head; keeps the best state, by the log loss on held-out rows if there are any."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Trainer:
         return max(1, round(len(self.train.y) / self.plan.batch_size))
 
     def run(self) -> str:
-        """All epochs, or fewer; then the head anew.  Returns why it ended: epochs, patience, time or interrupt."""
+        """Runs the epochs, then refits the head.  Returns why it stopped: epochs, patience, time or interrupt."""
         reason = "epochs"
         try:
             if not self.head.is_fitted:
@@ -148,18 +148,18 @@ class Trainer:
         return reason
 
     def place_head(self) -> None:
-        """Points, and a belief in closed form, for features as they are."""
+        """Refits points and belief, in closed form, to the present features."""
         size = max(_FEWEST_ROWS, _ROWS_PER_POINT * self.head.n_inducing)
         self._fit_head(self.train.some(size, self.generator), _ROUGH)
 
     def one_epoch(self, refresh: bool = True) -> None:
-        """A pass over all rows, and a look at those held out; the head may be placed anew before."""
-        if refresh and _is_power_of_two(len(self.history)):  # features have moved, at first the most
+        """A pass over all rows and an evaluation; the head may be refitted before."""
+        if refresh and _is_power_of_two(len(self.history)):  # features change most in the beginning
             self.place_head()
         self._look(self.learn())
 
     def learn(self) -> Terms:
-        """A pass over all rows in minibatches; the mean terms of the objective on the way."""
+        """A pass over all rows in minibatches; returns the mean terms of the objective."""
         self.network.train()
         self.head.train()
         total: Any = 0.0
@@ -180,7 +180,7 @@ class Trainer:
         self.head.kl_weight = min(1.0, _FIRST_KL_WEIGHT + (1 - _FIRST_KL_WEIGHT) * done)
 
     def _look(self, terms: Terms) -> None:
-        """Notes how good the model is, and keeps it if it is the best."""
+        """Records the performance of the model, and keeps its state if it is the best."""
         entry = {"objective": terms.objective} | terms._asdict()
         value = -entry["objective"]
         if self.held_out is not None:
@@ -200,7 +200,7 @@ class Trainer:
         self.head.load_state_dict(state["head"])
 
     def score(self) -> Score:
-        """On the rows held out, the link fitted to them."""
+        """Performance on the held-out rows, after fitting the link to them."""
         assert self.held_out is not None
         features = self.features(self.held_out.X)
         self.head.eval().calibrate(features, self.held_out.y)
@@ -210,14 +210,14 @@ class Trainer:
         return Score(float(-np.log(np.maximum(own, 1e-15)).mean()), float(np.mean(own == p.max(axis=1))))
 
     def _is_calm(self) -> bool:
-        """Whether nothing has become better for some epochs."""
+        """Whether nothing has improved for more than ``patience`` epochs."""
         if self.held_out is None or len(self.history) <= self.plan.patience:
             return False
         losses = [entry["log_loss"] for entry in self.history]
         return int(np.argmin(losses)) < len(losses) - self.plan.patience
 
     def _finish(self) -> None:
-        """The best network, and the better of two heads: its own, and one found on more rows."""
+        """Restores the best network, with the better of two heads: its own, and one refitted to more rows."""
         self.load(self.best[1])
         self.network.eval()
         self.head.eval()
