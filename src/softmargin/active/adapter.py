@@ -1,4 +1,4 @@
-"""The classifiers of this package inside scikit-activeml."""
+"""An adapter of the classifiers of this package for scikit-activeml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..links import probabilities
 from ..parameters import positive_integer
 from .pool import last_step
 
-#: Rows whose draws are made together: that takes a matrix of all their pairs.
+#: Rows drawn jointly, which takes a matrix over all their pairs.
 _ROWS_AT_ONCE = 1024
 
 
@@ -84,7 +84,7 @@ def for_skactiveml(
 
 @lru_cache(maxsize=1)
 def adapter_class() -> type:
-    """The class behind `for_skactiveml`; made when it is first asked for, since its base may not be installed."""
+    """The class behind `for_skactiveml`; created on first use, since its base class may not be installed."""
     from skactiveml.classifier import SklearnClassifier
     from skactiveml.utils import is_labeled
 
@@ -98,7 +98,7 @@ def adapter_class() -> type:
             if not self.is_fitted_ and np.count_nonzero(self._label_counts) > 1:
                 rows = is_labeled(np.asarray(y), missing_label=self.missing_label)
                 weight = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)[rows]}
-                # What went wrong is only known in words: once more, to raise it.
+                # The base class turns errors into warnings: fit again to raise the error itself.
                 self.estimator_.fit(np.asarray(X)[rows], np.asarray(y)[rows], **weight, **fit_kwargs)
                 self.is_fitted_ = True
             return self
@@ -111,7 +111,8 @@ def adapter_class() -> type:
         def sample_proba(self, X: Any, n_samples: int = 100, random_state: Any = 0) -> np.ndarray:
             """Probabilities under draws of the latent function, of shape (n_samples, n_rows, n_classes).
 
-            Each draw is one function, so that rows near each other vary together: exactly so among each thousand rows.
+            Each draw is one function, so that nearby rows vary together; draws are exactly joint within blocks of 1,024
+            rows.
             """
             positive_integer("n_samples", n_samples)
             if not self.is_fitted_:
@@ -122,13 +123,13 @@ def adapter_class() -> type:
             p[:, :, np.searchsorted(every, seen)] = drawn_probabilities(self.estimator_, X, n_samples, seed)
             return p
 
-    # For pickles, which look a class up by its name.
+    # Pickle looks up a class by this name.
     PosteriorClassifier.__qualname__ = "PosteriorClassifier"
     return PosteriorClassifier
 
 
 def drawn_probabilities(model: Any, X: Any, n_samples: int, seed: int) -> np.ndarray:
-    """Of each class at draws of the latent function: of shape (n_samples, n_rows, n_classes).
+    """Class probabilities under draws of the latent function, of shape (n_samples, n_rows, n_classes).
 
     >>> from sklearn.datasets import make_moons
     >>> from softmargin import BayesianSVC
@@ -139,20 +140,20 @@ def drawn_probabilities(model: Any, X: Any, n_samples: int, seed: int) -> np.nda
     model, X = last_step(model, X)
     parts = []
     for start in range(0, len(X), _ROWS_AT_ONCE):
-        # With the seed the weights of the functions are the same for every part of the rows.
+        # With the same seed, the weights of the drawn functions are the same for all blocks of rows.
         f = model.sample_latent(X[start : start + _ROWS_AT_ONCE], n_samples, random_state=seed)
         parts.append(np.moveaxis(_at(model.link_, np.moveaxis(f, -1, 0)), 0, 1))
     return np.concatenate(parts).swapaxes(0, 1)
 
 
 def _at(link: Any, f: np.ndarray) -> np.ndarray:
-    """Probabilities at known latent values, whose last axis is classes if there are more than two."""
+    """Class probabilities at known latent values; with more than two classes, the last axis of ``f`` is for these."""
     flat = f.reshape(-1, f.shape[-1]) if f.ndim == 3 else f.ravel()
     return probabilities(link.score(flat, np.zeros_like(flat))).reshape(*f.shape[:2], -1)
 
 
 def __getattr__(name: str) -> Any:
-    """The class by its name, for whoever reads a pickle."""
+    """The adapter class by its name, so that pickles of it can be loaded."""
     if name == "PosteriorClassifier" and importlib.util.find_spec("skactiveml") is not None:
         return adapter_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,19 +1,19 @@
-r"""Several rows at once that do not ask the same question.
+r"""Batches of rows whose labels are not redundant.
 
-The rows of the best scores are often neighbours: the label of one would have settled the others.  What settles what
-is known to the posterior: with :math:`C` the correlations of the latent functions at the candidates and ``q`` their
-scores, rows are taken one by one, each time the one that raises
+The rows with the best scores are often neighbours, and the label of one would make those of the others nearly
+redundant.  The posterior tells which: with :math:`C` the correlations of the latent functions at the candidates and
+``q`` their scores, rows are taken one by one, each time the one that increases
 
 .. math:: \log\det\left[q_i q_j C_{ij}\right]_{i, j \in \text{batch}}
 
-most.  That is the most likely batch of a determinantal point process, up to the greedy order, and has a plain reading:
-the next row is the one where :math:`q_i^2` times the share of the function's variance *that the rows before it leave
-open* is largest.  The first is the row of the best score.
+most.  This is the greedy approximation of the most likely batch under a determinantal point process, and has a simple
+interpretation: the next row is the one where :math:`q_i^2` times the proportion of the function's variance *that the
+rows before it do not explain* is largest.  The first is the row with the best score.
 
-Why this and not distances between rows: correlations are in the model's own units, so that columns which do not matter
-do not count, and the same rule serves linear, mixed and kernel models.  They come from joint draws of the functions
-(differences between classes, if there are more than two), for at most some thousand candidates: no matrix over the
-pool is ever made.
+Correlations have advantages over distances between rows: they are in the model's own units, so that irrelevant columns
+do not count, and the same rule works for linear, mixed and kernel models.  They are estimated from joint draws of the
+functions (differences between classes, if there are more than two), for at most a few thousand candidates: no matrix
+over the whole pool is ever formed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import numpy as np
 
 from .pool import last_step
 
-#: Rows that can be chosen at once, and candidates that they are chosen from: at least, and for each.
+#: Most rows in a batch; and the number of candidates: the fewest, and for each row of the batch.
 MOST_AT_ONCE = 512
 _LEAST_CANDIDATES, _CANDIDATES_EACH = 512, 4
-#: Draws of the functions: at least, and for each row that is chosen, so that they have little in common by chance.
+#: Draws of the functions: the fewest, and for each row of the batch, to keep chance correlations small.
 _LEAST_DRAWS, _DRAWS_EACH = 256, 4
-#: The least share of the largest score that any candidate has, so that rows without any are put apart too.
+#: Floor on scores, relative to the largest, so that rows with a score of zero are spread apart too.
 _LEAST_WORTH = 1e-6
 
 
 def n_candidates(n: int) -> int:
-    """From how many rows n are chosen.
+    """The number of candidates for a batch of n rows.
 
     >>> n_candidates(10), n_candidates(500)
     (512, 2000)
@@ -43,7 +43,7 @@ def n_candidates(n: int) -> int:
 
 
 def spread(model: Any, X: Any, worth: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """n of the candidates ``X``, in the order in which they were taken; ``worth`` is the score of each."""
+    """Selects n of the candidates ``X``, in the order in which they are taken; ``worth`` is the score of each."""
     model, X = last_step(model, X)
     if not hasattr(model, "sample_latent"):
         raise TypeError(
@@ -54,16 +54,16 @@ def spread(model: Any, X: Any, worth: np.ndarray, n: int, rng: np.random.RandomS
 
 
 def _directions(model: Any, X: Any, n_draws: int, rng: np.random.RandomState) -> np.ndarray:
-    """A vector of length one for each row, whose products are correlations; of length zero where nothing is open."""
+    """A unit vector for each row, whose inner products are correlations; zero where the variance is zero."""
     F = np.asarray(model.sample_latent(X, n_draws, random_state=rng), dtype=float)
-    if F.ndim == 3:  # what is common to all classes decides nothing
+    if F.ndim == 3:  # what is common to all classes has no effect
         F = F - F.mean(axis=1, keepdims=True)
     F = (F - F.mean(axis=-1, keepdims=True)).reshape(len(F), -1)
     return F / np.maximum(np.linalg.norm(F, axis=1, keepdims=True), 1e-150)
 
 
 def greedy(F: np.ndarray, worth: np.ndarray, n: int) -> np.ndarray:
-    r"""n rows of :math:`F`, each the one of largest :math:`q_i^2 (1 - |B^T F_i|^2)`, where B spans those before it.
+    r"""Selects n rows of F, each the one with the largest :math:`q_i^2 (1 - |B^T F_i|^2)`; B spans those before it.
 
     >>> greedy(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([1.0, 0.9, 0.5]), 2)
     array([0, 2])
@@ -73,7 +73,7 @@ def greedy(F: np.ndarray, worth: np.ndarray, n: int) -> np.ndarray:
     basis, taken = np.zeros((n, F.shape[1])), np.zeros(n, dtype=np.intp)
     is_free = np.ones(len(F), dtype=bool)
     for turn in range(n):
-        # Where nothing is left open the score decides.
+        # Where no variance is left, the score decides.
         pick = int(np.argmax(np.where(is_free, q * np.maximum(left, 1e-12), -1.0)))
         taken[turn], is_free[pick] = pick, False
         r = F[pick] - basis[:turn].T @ (basis[:turn] @ F[pick])

@@ -1,4 +1,4 @@
-"""Rounds of asking for labels and learning from them."""
+"""Active learning in rounds: query labels, refit, repeat."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .progress import Progress
 from .refit import REFITS, Refits, was_interrupted
 from .strategies import STRATEGIES, chosen, uncertainty_in
 
-#: Rows to begin with, where nobody knows which classes there are.
+#: Number of initial rows, if the classes are unknown.
 _FIRST_ROWS = 2
 
 
 class Limits(NamedTuple):
-    """When to stop."""
+    """Stopping criteria."""
 
     n_queries: int | None
     target_score: float | None
@@ -188,7 +188,7 @@ class ActiveLearner(BaseEstimator):
     def _rounds(
         self, X: Any, ask: Any, judge: Any, limits: Limits, rng: np.random.RandomState, progress: Progress
     ) -> str:
-        """Rounds until there is a reason to stop, and the reason."""
+        """Runs rounds until a stopping criterion is met, and returns the reason."""
         n_first = len(self.labelled_)
         while True:
             left = X.shape[0] - len(self.labelled_)
@@ -215,19 +215,19 @@ class ActiveLearner(BaseEstimator):
         return "time" if progress.out_of_time else None
 
     def _choice(self, X: Any, n: int, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray | None]:
-        """The next rows, and their scores; at random and without, while there is no model."""
+        """The next rows and their scores; random rows and None as long as there is no model."""
         if self.model_ is None:
             return chosen(None, X, n, "random", False, self.labelled_, random_state=rng)[0], None
         return chosen(self.model_, X, n, self.strategy, self.diverse, self.labelled_, self.n_samples, rng)
 
     def _is_certain(self, most: float | None, least: float | None) -> bool:
-        """Whether no row has more than the least uncertainty, to nine decimals, as scores are compared."""
+        """Whether no row's uncertainty exceeds ``least``, to nine decimals, as for comparisons of scores."""
         if most is None or least is None or self.strategy == "random":
             return False
         return round(most, 9) <= least
 
     def _round(self, X: Any, rows: np.ndarray, labels: Any, most: float | None, judge: Any, progress: Progress) -> None:
-        """Keeps labels, refits the model and takes notes."""
+        """Adds the labels, refits the model and updates the history."""
         labels = np.asarray(labels)
         self.labels_ = labels if len(self.labelled_) == 0 else np.concatenate([self.labels_, labels])
         self.labelled_ = np.concatenate([self.labelled_, rows])
@@ -266,11 +266,11 @@ class ActiveLearner(BaseEstimator):
             raise ValueError(f"target_score={target_score!r} needs test rows: give X_test and y_test.")
 
 
-# Who is asked --------------------------------------------------------------------------------------
+# Oracles -------------------------------------------------------------------------------------------
 
 
 def _asker(oracle: Any, n_rows: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from row numbers to labels, as many as were asked for."""
+    """A function from row numbers to labels, which checks the number of labels."""
     if callable(oracle):
 
         def ask(rows: np.ndarray) -> np.ndarray:
@@ -297,7 +297,7 @@ def _asker(oracle: Any, n_rows: int) -> Callable[[np.ndarray], np.ndarray]:
 def _first_rows(
     start: Any, oracle: Any, n_rows: int, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The rows to begin with, and their labels if these are given."""
+    """The initial rows, and their labels if these are given."""
     if isinstance(start, str):
         one_of("start", start, ("auto", "classes"))
         if not callable(oracle):

@@ -10,7 +10,8 @@ import scipy.sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
-#: Numbers in a block, and rows: what a model makes of them (means, variances, probabilities) takes a few times as much.
+#: Entries in a block, and limits on its rows; a model's results (means, variances, probabilities) take a few times as
+#: much memory.
 _NUMBERS_AT_ONCE = 2**22
 _LEAST_ROWS, _MOST_ROWS = 1024, 2**16
 
@@ -38,7 +39,7 @@ def taken(X: Any, rows: Any) -> Any:
 
 
 def blocks(X: Any, rows: np.ndarray, n_classes: int = 2) -> Iterator[np.ndarray]:
-    """The numbers of rows, in the given order, in pieces that are small in memory.
+    """Splits row numbers, in the given order, into blocks whose rows take little memory.
 
     >>> [len(block) for block in blocks(np.zeros((10**5, 100)), np.arange(10**5))]
     [41943, 41943, 16114]
@@ -49,13 +50,13 @@ def blocks(X: Any, rows: np.ndarray, n_classes: int = 2) -> Iterator[np.ndarray]
 
 
 def block_of(X: Any, rows: np.ndarray) -> Any:
-    """Rows in order; those that stand together are not copied."""
+    """The given rows, which are in ascending order; consecutive ones are sliced, not copied."""
     first, last = int(rows[0]), int(rows[-1])
     return taken(X, slice(first, last + 1) if last - first + 1 == len(rows) else rows)
 
 
 def allowed_rows(exclude: Any, n_rows: int) -> np.ndarray:
-    """The rows that may be chosen, in order: all but those named by number or by a mask.
+    """The rows that may be chosen, in order: all except those excluded by number or by a mask.
 
     >>> allowed_rows([1, -1], 4)
     array([0, 2])
@@ -73,7 +74,7 @@ def allowed_rows(exclude: Any, n_rows: int) -> np.ndarray:
 
 
 def row_numbers(name: str, value: Any, n_rows: int) -> np.ndarray:
-    """Numbers of rows of the pool, checked."""
+    """Numbers of rows of the pool, after checks."""
     rows = np.asarray(value)
     if rows.ndim != 1 or (rows.dtype.kind not in "iu" and len(rows)):
         raise ValueError(f"{name} must be row numbers, got {value!r}.")
@@ -84,7 +85,7 @@ def row_numbers(name: str, value: Any, n_rows: int) -> np.ndarray:
 
 
 def last_step(model: Any, X: Any) -> tuple[Any, Any]:
-    """The classifier at the end of a pipeline, and the rows as it sees them."""
+    """The classifier at the end of a pipeline, and the rows transformed by the steps before it."""
     if not isinstance(model, Pipeline):
         return model, X
     return model[-1], (model[:-1].transform(X) if len(model) > 1 else X)

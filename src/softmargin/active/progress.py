@@ -1,4 +1,4 @@
-"""The line that is drawn about rounds."""
+"""The progress line of active learning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BAR = 24
 
 
 class Progress(Monitor):
-    """A monitor of rounds: what it is told as objectives are scores, and its passes are rounds, from round 0 on."""
+    """A monitor of rounds: it records scores in place of objectives, and rounds, from 0, in place of passes."""
 
     def __init__(self, verbose: bool | int, max_time: float | None, n_rounds: int, stream: Any = None) -> None:
         super().__init__("ActiveLearner", verbose, max_time, n_rounds, stream)
@@ -21,7 +21,7 @@ class Progress(Monitor):
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.perf_counter() - self._start
 
     def _draw(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""How a model follows its labels from round to round."""
+"""How a model is refitted as labels are added."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sklearn.pipeline import Pipeline
 
 from .pool import last_step, taken
 
-#: The words of ``refit=``.
+#: The words that ``refit=`` accepts.
 REFITS = ("full", "partial")
 
 
 class Refits(NamedTuple):
-    """A model as given, as it is fitted (None while there is a single class), and how many rounds ago it was tuned."""
+    """The model as given, the fitted one (None while there is a single class), and the rounds since it was tuned."""
 
     model: Any
     how: str
@@ -25,7 +25,7 @@ class Refits(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, how: str, tune_every: int | None, rng: np.random.RandomState) -> Refits:
-        """Before the first round; every seed that the model leaves open is drawn here."""
+        """The state before the first round; draws every seed that the model leaves as None."""
         model = _copy(model)
         unset = {
             name: int(rng.randint(2**31 - 1))
@@ -37,7 +37,7 @@ class Refits(NamedTuple):
         return cls(model.set_params(**unset), how, tune_every)
 
     def after(self, X: Any, y: np.ndarray, n_new: int) -> tuple[Refits, bool]:
-        """Fitted to all rows with labels, the last of which are new; and whether the kernel was tuned."""
+        """Refits to all labelled rows, of which the last ``n_new`` are new; also returns whether it was tuned."""
         if len(np.unique(y)) < 2:
             return self, False
         due = self.fitted is None or (self.tune_every is not None and self.rounds + 1 >= self.tune_every)
@@ -50,7 +50,7 @@ class Refits(NamedTuple):
         return self._replace(fitted=fitted, rounds=self.rounds + 1), False
 
     def _held(self) -> Any:
-        """A copy that keeps the kernel of the last fit, and points that were moved with it, instead of tuning them."""
+        """A copy with the kernel of the last fit, and inducing points tuned with it, held fixed."""
         model, last = _copy(self.model), _last(self.fitted)
         held, own = {}, _last(model)
         if getattr(own, "tune", None) is not None and hasattr(last, "kernel_"):
@@ -75,5 +75,5 @@ def _last(model: Any) -> Any:
 
 
 def was_interrupted(model: Any) -> bool:
-    """Whether the user cut the fit of a model short: it keeps the best it had, and says so."""
+    """Whether the user interrupted the fit of a model."""
     return getattr(_last(model), "stop_reason_", None) == "interrupt"

@@ -37,18 +37,18 @@ from ..uncertainty import by_rows, entropy, latent_of, mutual_information, shift
 from .diverse import MOST_AT_ONCE, n_candidates, spread
 from .pool import allowed_rows, as_pool, block_of, blocks, taken
 
-#: Scores are compared to so many decimals.
+#: Decimals to which scores are compared.
 _DECIMALS = 9
-#: A row whose score cannot reach the best ones by this much is not looked at closely.
+#: Rows whose scores are bounded this far below the best ones are not evaluated exactly.
 _SLACK = 2 * 10.0**-_DECIMALS
-#: Deviations are at least this, and at least this share of the widest class's: not less than `winning` has them.
+#: Floors on standard deviations, absolute and relative to that of the widest class: no smaller than in `winning`.
 _LEAST_WIDTH, _LEAST_SHARE = 1e-140, 1e-9
-#: Rows that are looked at closely at first.
+#: Number of rows that are evaluated exactly at first.
 _FIRST_LOOK = 512
 
 
 class Draws(NamedTuple):
-    """How a mutual information of many classes is estimated."""
+    """Settings for estimates of the mutual information with many classes."""
 
     n_samples: int
     seed: int
@@ -75,11 +75,11 @@ _MEASURES: dict[str, Callable[[Any, Any, Draws], np.ndarray]] = {
     "entropy_of_mean": _entropy_of_mean,
     "random": _random,
 }
-#: The words of ``strategy=``.
+#: The words that ``strategy=`` accepts.
 STRATEGIES: tuple[str, ...] = tuple(_MEASURES)
 
 
-# What users call -----------------------------------------------------------------------------------
+# Public functions ----------------------------------------------------------------------------------
 
 
 def scores(
@@ -190,7 +190,7 @@ def chosen(
     n_samples: int = 256,
     random_state: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `query` finds, and the scores of these rows."""
+    """The rows that `query` returns, and their scores."""
     one_of("strategy", strategy, STRATEGIES)
     positive_integer("n", n)
     X_pool = as_pool(X_pool)
@@ -207,7 +207,7 @@ def chosen(
 
 
 def uncertainty_in(score: np.ndarray, strategy: str) -> np.ndarray:
-    """Scores that are zero where nothing is open: 1 for all rows, if they are asked for at random.
+    """Scores shifted so that zero means certainty; 1 for all rows with ``"random"``.
 
     >>> uncertainty_in(np.array([-1.0, -0.2]), "margin")
     array([0. , 0.8])
@@ -216,7 +216,7 @@ def uncertainty_in(score: np.ndarray, strategy: str) -> np.ndarray:
 
 
 def best_of(score: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """Where the n largest scores are, the largest first; ties in an order by chance.
+    """The indices of the n largest scores, the largest first, with ties in random order.
 
     >>> best_of(np.array([0.1, 0.5, 0.1 + 1e-12, 0.3]), 2, np.random.RandomState(0))
     array([1, 3])
@@ -236,7 +236,7 @@ def _draws(n_samples: int, random_state: Any) -> Draws:
 
 
 def _scored(model: Any, X: Any, strategy: str, draws: Draws, rows: np.ndarray, n_best: int | None = None) -> np.ndarray:
-    """The scores of rows; where only the ``n_best`` of them matter, others may have minus infinity."""
+    """The scores of rows; if only the ``n_best`` of them matter, others may be minus infinity."""
     found: list[np.ndarray] = []
     best = np.empty(0)
     for block in blocks(X, rows, len(getattr(model, "classes_", ()))):
@@ -256,12 +256,13 @@ def _largest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def _largest_ratios(model: Any, X: Any, n: int, least: float) -> np.ndarray:
-    r"""Variation ratios, where they can be among the n largest of the block and are at least ``least``.
+    r"""Variation ratios of rows that may be among the n largest of the block and reach ``least``.
 
-    The ratio is no larger than the chance that the favourite ``k`` is beaten.  Its leads over its rivals have ``g_k``
-    in common and vary together, so that it wins at least as often as if they did not (Slepian's inequality), and the
-    ratio is at most :math:`1 - \prod_{j \neq k} \Phi((g_k - g_j) / \sqrt{v_k + v_j})`, for which a glance is enough.
-    Rows are integrated in the order of this bound, until no other row can reach the n-th of those that have been.
+    The ratio is at most the probability that the class with the largest mean, ``k``, does not win.  Its leads over its
+    rivals share ``f_k`` and are positively correlated, so that it wins at least as often as if they were independent
+    (Slepian's inequality).  Hence the ratio is at most
+    :math:`1 - \prod_{j \neq k} \Phi((g_k - g_j) / \sqrt{v_k + v_j})`, which is cheap to compute.  Rows are integrated
+    in the order of this bound, until no other row can reach the n-th largest ratio so far.
     """
     mu, v, link, jobs = latent_of(model, X)
     if mu.ndim == 1:
@@ -280,7 +281,7 @@ def _largest_ratios(model: Any, X: Any, n: int, least: float) -> np.ndarray:
 
 
 def _beaten(g: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """An upper bound of the variation ratio: the chance of the largest mean to be beaten, if leads were independent."""
+    """An upper bound on the variation ratio: the probability that the largest mean loses, under independent leads."""
     rows, k = np.arange(len(g)), g.argmax(axis=1)
     v = np.maximum(v, _LEAST_SHARE**2 * v.max(axis=1, keepdims=True))
     lead, width = g[rows, k][:, None] - g, np.sqrt(v + v[rows, k][:, None])
