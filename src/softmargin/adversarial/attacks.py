@@ -1,4 +1,4 @@
-"""Rows that are changed to be misread."""
+"""Adversarial changes of rows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def art_classifier(model: Any, clip_values: tuple[float, float] | None = None) -
 
 
 class _ForART:
-    """What the toolbox asks of a classifier, in its words; its own classes are mixed in once it is there."""
+    """The toolbox's interface of a classifier; the toolbox's own base classes are mixed in when it is installed."""
 
     model: Any
 
@@ -85,7 +85,7 @@ class _ForART:
         return scaled_slopes(self.model, x, self._labels(y))[1]
 
     def class_gradient(self, x: np.ndarray, label: Any = None, **options: Any) -> np.ndarray:
-        """Slopes of the probabilities of all classes, or of one class for each row."""
+        """Gradients of the probabilities of all classes, or of one class for each row."""
         rows, proba = np.arange(len(x)), self.model.predict_proba(x)
         wanted = np.arange(proba.shape[1])[:, None] if label is None else np.reshape(label, (1, -1))
         of_loss = [
@@ -95,5 +95,5 @@ class _ForART:
         return -np.stack(of_loss, axis=1)
 
     def _labels(self, y: np.ndarray) -> np.ndarray:
-        """From numbers of classes, or from rows of zeros and a one."""
+        """Labels from class numbers or from one-hot rows."""
         return self.model.classes_[y.argmax(axis=1) if np.ndim(y) == 2 and y.shape[1] > 1 else np.ravel(y).astype(int)]

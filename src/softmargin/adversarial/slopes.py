@@ -1,4 +1,4 @@
-"""Slopes of latent moments, and of the log loss, in the numbers of a row."""
+"""Gradients of latent moments, and of the log loss, in the entries of a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..rows import FourierRows, InducingRows, LinearRows, ParticleRows, ReducedR
 from ..validation import codes_of, has_missing
 from ..winning import pieces
 
-#: Nodes over a Gaussian, in its deviations, for the slopes of the probit link of many classes.
+#: Integration nodes for gradients under the probit link of many classes, in standard deviations of a Gaussian.
 _NODES = np.linspace(-8.0, 8.0, 129)
 
 
@@ -76,7 +76,7 @@ def log_loss_gradients(model: Any, X: Any, y: Any) -> np.ndarray:
 
 
 def scaled_slopes(model: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows as numbers, the slopes of their log loss but for a factor of each row, and this factor."""
+    """Rows as numbers, the gradients of their log loss up to a factor for each row, and this factor."""
     rows = _numbers(model, X)
     mu, v = (np.asarray(part, dtype=float) for part in model.latent_mean_and_variance(X))
     if y is None:
@@ -86,11 +86,13 @@ def scaled_slopes(model: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, n
 
 
 def loss_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) -> tuple[np.ndarray, ...]:
-    r"""Slopes of the log loss of coded labels in latent means and variances, but for a factor of each row, and this.
+    r"""Derivatives of the log loss of coded labels in latent means and variances, up to a factor for each row, and the
+    factor.
 
-    In the score of class k the loss of label y has the slope :math:`p_k - 1_{k = y} = (1 - p_y) (q_k - 1_{k = y})`,
-    with :math:`q` the softmax of all scores but that of y.  The factor :math:`1 - p_y` may underflow; the rest is of
-    size one.  With two classes and one score :math:`g`, it is :math:`\sigma(-y g)` and :math:`-y`.  Then
+    The derivative of the loss for label y in the score of class k is :math:`p_k - 1_{k = y} = (1 - p_y) (q_k -
+    1_{k = y})`, with :math:`q` the softmax of all scores except that of y.  The factor :math:`1 - p_y` may underflow;
+    the rest is of order one.  With two classes and one score :math:`g`, they are :math:`\sigma(-y g)` and :math:`-y`.
+    Then
 
     .. math:: g = (s \mu + c)\, r, \quad r = (1 + \kappa v)^{-1/2}, \qquad
               \partial g / \partial\mu = s\, r, \quad \partial g / \partial v = -\tfrac12 \kappa\, g\, r^2.
@@ -117,7 +119,7 @@ def loss_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) -> tup
 
 
 def _probit_slopes(mu: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of the score of two classes, the logit of the normal distribution function at its argument t."""
+    """Derivatives of the score of two classes, the logit of the normal distribution function at its argument t."""
     r = 1 / np.sqrt(1 + v)
     t = mu * r
     log_density = -0.5 * (t * t + math.log(2 * math.pi))
@@ -126,13 +128,13 @@ def _probit_slopes(mu: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _winning_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) -> tuple[np.ndarray, ...]:
-    r"""`loss_slopes` where a class is as likely as its value, with noise, is to be the largest.
+    r"""`loss_slopes` if the probability of a class is that of its latent value, plus noise, being the largest.
 
     With :math:`N_k` the density of class k, :math:`w_k = 1 + v_k`, and :math:`T_j = \int N_y N_j \prod_{l \neq y, j}
-    \Phi_l`, the probability of y has slopes :math:`-T_j` in the mean of a rival, :math:`\sum_j T_j` in its own,
+    \Phi_l`, the probability of y has derivatives :math:`-T_j` in the mean of a rival, :math:`\sum_j T_j` in its own,
     :math:`-T_j E_j (f - \mu_j) / 2 w_j` in the variance of a rival, and :math:`-\sum_j T_j E_j (\mu_y - f) / 2 w_y` in
     its own, where :math:`E_j` averages over the integrand of :math:`T_j`.  As :math:`N_y N_j` is a Gaussian in f times
-    one in :math:`\mu_y - \mu_j`, the logarithm of :math:`T_j` is at hand however small it is.
+    one in :math:`\mu_y - \mu_j`, the logarithm of :math:`T_j` can be computed however small it is.
     """
     own, w = np.arange(mu.shape[1]) == y[:, None], 1 + v
     mu_y, w_y = (part[own][:, None] for part in (mu, w))
@@ -151,7 +153,7 @@ def _winning_slopes(mu: np.ndarray, v: np.ndarray, y: np.ndarray, link: Link) ->
 
 
 def _numbers(model: Any, X: Any) -> np.ndarray:
-    """Rows as numbers, if the model has slopes in them."""
+    """Rows as numbers, after checking that the model is differentiable in them."""
     if isinstance(model, Pipeline):
         raise TypeError("Steps of a pipeline may have no slopes: pass model[-1] and model[:-1].transform(X) instead.")
     check_is_fitted(model)
@@ -168,7 +170,7 @@ def _numbers(model: Any, X: Any) -> np.ndarray:
 
 
 def _pulled_back(model: Any, X: np.ndarray, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
-    """Slopes in rows, given those in latent means and variances; in double precision, for their signs matter."""
+    """Gradients in rows, given those in latent moments; in double precision, since their signs matter."""
     if hasattr(model, "_latent_pullback"):
         return np.asarray(model._latent_pullback(X, d_mu, d_v))
     d_mu, d_v = (part.reshape(len(X), -1) for part in (d_mu, d_v))
@@ -198,7 +200,7 @@ def _through(rows: Any, belief: Any, X: np.ndarray, d_mu: np.ndarray, d_v: np.nd
         return in_k + rows.kernel.pullback_diagonal_inputs(X, dk)
     if isinstance(rows, LinearRows):
         return dphi[:, :d] / rows.scale
-    # Directions of no row vary as the prior does.
+    # Outside the span of the training rows, weights have their prior variance.
     V, r = rows.basis, rows.basis.shape[1]
     outside = rows.columns.lift(X).phi[:, :d] - phi[:, :r] @ V.T
     felt = 2 * d_v @ np.broadcast_to(rows.variance, d_v.shape[1])
@@ -206,7 +208,7 @@ def _through(rows: Any, belief: Any, X: np.ndarray, d_mu: np.ndarray, d_v: np.nd
 
 
 def _through_waves(rows: FourierRows, phi: np.ndarray, dphi: np.ndarray) -> np.ndarray:
-    """A wave (c, s) with slopes (dc, ds) has the slope c ds - s dc in its angle."""
+    """Gradients through waves: for a wave (c, s) with derivatives (dc, ds), that in its angle is c ds - s dc."""
     slopes, D = np.zeros((len(phi), rows.n_columns)), rows.n_frequencies
     for term, columns in rows.parts():
         part, dpart = phi[:, columns], dphi[:, columns]
@@ -219,7 +221,7 @@ def _through_waves(rows: FourierRows, phi: np.ndarray, dphi: np.ndarray) -> np.n
 
 
 def _through_particles(view: Any, X: np.ndarray, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
-    """A particle's values count in the mean, and by their distance from it in the variance."""
+    """Gradients through particles: each one's values enter the mean, and their deviations from it the variance."""
     f, rows, (weights, theta) = view.values(X), view.rows.rows, view.cloud
     df = (d_mu + 2 * d_v * (f - f.mean(axis=0))) / len(f)
     slopes = np.zeros_like(X)
