@@ -19,7 +19,7 @@ from .sections import SECTIONS, cards, verdict
 
 __all__ = ["html", "write"]
 
-#: Longest title.
+#: Maximum length of a title.
 _TITLE_LENGTH = 120
 
 
@@ -144,7 +144,7 @@ def _head(facts: Facts, title: str, judged: str) -> Markup:
 
 
 def _foot(facts: Facts) -> Markup:
-    from .. import __version__  # which is not there yet while the package itself is imported
+    from .. import __version__  # not yet defined while the package is being imported
 
     drawn = plural(facts.evaluation.n_bootstrap, "bootstrap sample")
     whom = "the rows" if facts.members is None else f"{plural(facts.members.max() + 1, 'group')} of rows"

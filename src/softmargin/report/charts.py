@@ -1,7 +1,7 @@
-"""Drawings: lines, bands, bars, dots and axes as SVG, coloured by the page's style sheet.
+"""Charts in SVG, of lines, bands, bars, dots and axes, coloured by the page's style sheet.
 
-Colours are classes of CSS, ``c0`` to ``c7`` for what a legend names, so that one drawing serves a light page and a dark
-one.  Coordinates are those of the data; an `Axis` knows its pixels.
+Colours are CSS classes, ``c0`` to ``c7`` for the entries of a legend, so that the same drawing works in light and dark
+mode.  Marks are given in data coordinates, which are mapped to pixels through an `Axis`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .numbers import number
 from .page import Markup, element, shown
 
 WIDTH, HEIGHT = 400, 290
-#: Room for ticks and labels: left, right, top, bottom.
+#: Margins for ticks and labels: left, right, top, bottom.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 22, 10, 44
-#: Of drawings whose rows are named: the room for names, their length, and the height of a row.
+#: In charts with named rows: the margin for names, their maximum length, and the height of a row.
 _NAMES, _NAME_LENGTH, _ROW = 150, 20, 22
-#: Parts of a curve's way that are told apart, along each axis.
+#: Resolution at which points of a curve are kept, in parts per axis.
 _VISIBLE = 150
 
 
 class Axis(NamedTuple):
-    """From values to pixels."""
+    """A range of values and its scale."""
 
     low: float
     high: float
@@ -35,20 +35,20 @@ class Axis(NamedTuple):
 
     @classmethod
     def around(cls, values: Any, label: str = "", include: Sequence[float] = (), **options: Any) -> Axis:
-        """An axis that holds all values that are finite, and some air."""
+        """An axis that covers all finite values, with some margin."""
         finite = np.concatenate([np.ravel(np.asarray(values, dtype=float)), np.asarray(include, dtype=float)])
         finite = finite[np.isfinite(finite)]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
         if options.get("log"):
             return cls(low / 1.3, high * 1.3, label, **options)
         width, size = high - low, max(abs(low), abs(high))
-        if width <= 1e-9 * size or width == 0:  # one value, but for rounding
+        if width <= 1e-9 * size or width == 0:  # one value, up to rounding
             return cls(low - 0.5 * (size or 1.0), high + 0.5 * (size or 1.0), label, **options)
         room = 0.04 * width
         return cls(low if low in include else low - room, high if high in include else high + room, label, **options)
 
     def share(self, values: Any) -> np.ndarray:
-        """How far along the axis values lie: 0 at its low end, 1 at its high end; what lies beyond stays near."""
+        """Positions along the axis: 0 at its low end, 1 at its high end; values outside are clipped just beyond."""
         values, low, high = np.asarray(values, dtype=float), self.low, self.high
         if self.log:
             values, low, high = np.log(np.maximum(values, 1e-300)), math.log(low), math.log(high)
@@ -80,7 +80,7 @@ def _decades(low: float, high: float, about: int) -> list[float]:
 
 
 class Chart:
-    """A drawing with two axes, to which marks are added one by one."""
+    """A chart with two axes, to which marks are added one by one."""
 
     def __init__(self, x: Axis, y: Axis, height: int = HEIGHT, left: int = _LEFT, y_ticks: bool = True) -> None:
         self.x, self.y, self._height, self._left, self._y_ticks = x, y, height, left, y_ticks
@@ -99,18 +99,18 @@ class Chart:
         self._marks.append(element("path", d=self._path(x, y), class_=f"line {class_}"))
 
     def band(self, x: Any, low: Any, high: Any, class_: str = "c0") -> None:
-        """What lies between two lines."""
+        """The area between two lines."""
         there, back = self._path(x, low), self._path(np.asarray(x)[::-1], np.asarray(high)[::-1])
         self._marks.append(element("path", d=f"{there}L{back[1:]}Z", class_=f"band {class_}"))
 
     def boxes(self, left: Any, right: Any, low: Any, high: Any, class_: str = "c0") -> None:
-        """Bands over a part of the axis each."""
+        """Shaded boxes, each over a part of the axis."""
         for x0, x1, bottom, top in zip(*map(self.at_x, (left, right)), *map(self.at_y, (low, high)), strict=True):
             box = {"x": float(x0), "y": float(top), "width": float(x1 - x0), "height": float(bottom - top)}
             self._marks.append(element("rect", **box, class_=f"band {class_}"))
 
     def bars(self, left: Any, right: Any, top: Any, class_: str = "c0", base: float = 0.0, tips: Any = None) -> None:
-        """Upright bars from a base."""
+        """Vertical bars from a base."""
         x0, x1, y0, y1 = self.at_x(left), self.at_x(right), float(self.at_y(base)), self.at_y(top)
         for k in np.flatnonzero(np.abs(np.asarray(y1) - y0) > 0.05):
             low, high = min(y0, float(y1[k])), max(y0, float(y1[k]))
@@ -127,36 +127,36 @@ class Chart:
             )
 
     def whiskers(self, x: Any, low: Any, high: Any, class_: str = "c0") -> None:
-        """Upright intervals."""
+        """Vertical intervals."""
         ends = zip(self.at_x(x), self.at_y(low), self.at_y(high), strict=True)
         path = "".join(f"M{_px(across)} {_px(bottom)}V{_px(top)}" for across, bottom, top in ends)
         self._marks.append(element("path", d=path, class_=f"whisker {class_}"))
 
     def lying_whiskers(self, low: Any, high: Any, y: Any, class_: str = "c0") -> None:
-        """Intervals that lie."""
+        """Horizontal intervals."""
         ends = zip(self.at_x(low), self.at_x(high), self.at_y(y), strict=True)
         path = "".join(f"M{_px(left)} {_px(down)}H{_px(right)}" for left, right, down in ends)
         self._marks.append(element("path", d=path, class_=f"whisker {class_}"))
 
     def lying_bars(self, right: Any, y: Any, thick: float, class_: str = "c0", tips: Any = None) -> None:
-        """Bars that lie, from zero on."""
+        """Horizontal bars from zero."""
         x0, x1, down = float(self.at_x(0.0)), self.at_x(right), self.at_y(y)
         for k in range(len(x1)):
             box = {"x": min(x0, float(x1[k])), "y": float(down[k]) - thick / 2, "width": abs(float(x1[k]) - x0)}
             self._marks.append(element("rect", _tip(tips, k), **box, height=thick, class_=f"bar {class_}"))
 
     def guide(self, x: Sequence[float], y: Sequence[float]) -> None:
-        """A quiet line to compare with."""
+        """A subdued line for comparison."""
         self._marks.append(element("path", d=self._path(x, y), class_="guide"))
 
     def names(self, names: Sequence[str]) -> None:
-        """The names of rows, at 0, 1, 2 ... from the top on."""
+        """The names of rows, at 0, 1, 2 ... from the top."""
         for k, name in enumerate(names):
             where = {"x": float(self._left - 8), "y": float(self.at_y(k)) + 4, "text_anchor": "end"}
             self._marks.append(element("text", shown(name, _NAME_LENGTH), **where))
 
     def svg(self, name: str, title: str, description: str) -> Markup:
-        """The drawing; its name must be the page's only one, and its description says what there is to see."""
+        """The chart as SVG; ``name`` must be unique on the page, and ``description`` is its text alternative."""
         return element(
             "svg",
             element("title", title, id=f"{name}-title"),
@@ -195,13 +195,13 @@ class Chart:
 
 
 def rows_chart(n_rows: int, x: Axis) -> Chart:
-    """A chart whose rows have names in place of an axis; row 0 is at the top."""
+    """A chart with named rows instead of a vertical axis; row 0 is at the top."""
     height = _TOP + _BOTTOM + _ROW * max(1, n_rows)
     return Chart(x, Axis(max(1, n_rows) - 0.5, -0.5), height, left=_NAMES, y_ticks=False)
 
 
 def interval(low: float, high: float, value: float, mark: float, scale: Axis) -> Markup:
-    """A small drawing for a cell: an interval with its value, and a mark to compare with."""
+    """A small drawing for a table cell: an interval with its value, and a mark for comparison."""
     width, middle = 120, 9
     at = 4 + (width - 8) * np.clip(scale.share([low, high, value, mark]), 0, 1)
     return element(
@@ -217,7 +217,7 @@ def interval(low: float, high: float, value: float, mark: float, scale: Axis) ->
 
 
 def legend(names: Sequence[str], classes: Sequence[str], solid: bool = False) -> Markup:
-    """What colours and dashes stand for; ``solid`` if they fill areas."""
+    """The legend of colours and dashes; ``solid`` if they fill areas."""
     entries = []
     for name, class_ in zip(names, classes, strict=True):
         drawn = (
@@ -232,7 +232,7 @@ def legend(names: Sequence[str], classes: Sequence[str], solid: bool = False) ->
 
 
 def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a curve that rises from (0, 0) to (1, 1), as far as they can be told apart in a drawing.
+    """The points of a curve from (0, 0) to (1, 1), thinned to those that can be distinguished in a drawing.
 
     >>> x = np.linspace(0, 1, 100_001)
     >>> len(thinned(x, x)[0])
@@ -245,7 +245,7 @@ def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tip(tips: Any, k: Any) -> Markup | None:
-    """What a pointer at a mark is told."""
+    """The tooltip of a mark."""
     return None if tips is None else element("title", tips[k])
 
 

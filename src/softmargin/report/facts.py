@@ -1,4 +1,4 @@
-"""What is known of a model and of rows with labels: everything that the sections of a report show."""
+"""Facts about a model and labelled rows: everything that the sections of a report show."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..validation import check_weights
 from .page import shown
 from .rows import Rows
 
-#: Draws of the rows for intervals, and what all draws together may cost: rows times classes.
+#: Limits on the number of bootstrap samples, and their total cost in rows times classes.
 _DRAWS, _WORK = (100, 500), 1e8
-#: How many classes have drawings of their own, of which each has its colour.
+#: The largest number of classes with drawings of their own, each in its own colour.
 _MOST_DRAWN = 6
-#: Longest name of a class.
+#: Maximum length of a class name.
 _CLASS_LENGTH = 32
 
 
@@ -41,10 +41,10 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """A model, rows, and what the model says of them.
+    """A model, rows, and the model's predictions for them.
 
-    ``core`` is the softmargin classifier itself, without what prepares rows for it; ``codes`` are the places of the
-    labels among ``classes``, ``said`` those of the most probable classes; ``members`` the groups of the rows, if any.
+    ``core`` is the softmargin classifier itself, without the steps that prepare its rows; ``codes`` are the indices of
+    the labels in ``classes``, ``said`` those of the predicted classes; ``members`` are the groups of the rows, if any.
     """
 
     model: Any
@@ -64,7 +64,7 @@ class Facts:
     def of(
         cls, model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, reference: Any, random_state: Any
     ) -> Facts:
-        """Checks what was given, and asks the model for probabilities once."""
+        """Checks the input, and computes the probabilities of the model once."""
         check_is_fitted(model)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"A report needs a classifier with predict_proba, got {type(model).__name__}.")
@@ -96,12 +96,12 @@ class Facts:
 
     @cached_property
     def drawn_classes(self) -> list[int]:
-        """The classes that have drawings of their own, in order: those with most rows, if there are many."""
+        """The classes that have drawings of their own, in order: those of largest weight, if there are many."""
         order = np.argsort(-self.shares, kind="stable")[:_MOST_DRAWN]
         return sorted(int(k) for k in order if self.shares[k] > 0)
 
     def colour(self, k: int) -> str:
-        """The colour of a class in all drawings: no two of those that are drawn have the same."""
+        """The colour of a class in all drawings, different for each class that is drawn."""
         return f"c{k if self.n_classes == 2 else self.drawn_classes.index(k)}"
 
     @cached_property
@@ -119,12 +119,12 @@ class Facts:
 
     @cached_property
     def reference_evaluation(self) -> Evaluation | None:
-        """Those of the other model, on the same draws of rows."""
+        """The measures of the reference model, on the same bootstrap samples."""
         return None if self.reference is None else self._measured(self.reference)
 
     @cached_property
     def baseline(self) -> Evaluation:
-        """The measures of a guess that knows nothing but how common classes are."""
+        """The measures of a guess by class proportions alone."""
         return self._measured(np.tile(self.shares, (len(self.codes), 1)), n_bootstrap=1)
 
     def _measured(self, proba: np.ndarray, **options: Any) -> Evaluation:
@@ -140,25 +140,25 @@ class Facts:
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """How much of the weight each class has."""
+        """The proportion of the total weight in each class."""
         totals = np.bincount(self.codes, self.weight, self.n_classes)
         return totals / totals.sum()
 
     @cached_property
     def confusion(self) -> np.ndarray:
-        """The weight of rows by class, and by the class that was said."""
+        """The weight of rows by actual and by predicted class."""
         place = self.codes * self.n_classes + self.said
         return np.bincount(place, self.weight, self.n_classes**2).reshape(self.n_classes, self.n_classes)
 
     @cached_property
     def numbers(self) -> Numbers | None:
-        """The columns that the classifier itself sees; None if there is no telling."""
+        """The columns that the classifier itself sees; None if they cannot be determined."""
         seen = self.X
         if isinstance(self.model, Pipeline):
             seen = self.model[:-1].transform(seen)
         elif self.core is not self.model:
             seen = self.model.encode(seen)
-        if getattr(self.core, "design_", None) is not None:  # a formula makes its own columns
+        if getattr(self.core, "design_", None) is not None:  # a formula defines its own columns
             names = list(self.core.fixed_names_)
             return Numbers.of(np.asarray(self.core.design_.matrix(seen))[:, : len(names)], names, self.weight)
         try:
@@ -168,7 +168,7 @@ class Facts:
         return Numbers.of(matrix, self._names(seen, matrix.shape[1]), self.weight)
 
     def _names(self, seen: Any, n_columns: int) -> list[Any]:
-        """The names of columns, from whoever knows them."""
+        """The names of columns, from the classifier, the rows it sees, or the given rows."""
         for names in (getattr(self.core, "feature_names_in_", None), getattr(seen, "columns", None), self.rows.names):
             if names is not None and len(names) == n_columns:
                 return list(names)
@@ -176,14 +176,14 @@ class Facts:
 
 
 def core_of(model: Any) -> Any:
-    """The classifier within a model that prepares its rows, or the model itself."""
+    """The classifier inside a pipeline or table classifier, or the model itself."""
     if isinstance(model, Pipeline):
         return core_of(model[-1])
     return model.classifier_ if hasattr(model, "encode") else model
 
 
 def _apart(model: Any, core: Any, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-    """The rows without their labels, and the labels: in a frame, these may be one of its columns."""
+    """Rows and labels, separated if the labels are a column of a frame."""
     name = y if isinstance(y, str) else getattr(model, "target_", None)
     if name is None:
         name = getattr(getattr(core, "design_", None), "response_name", None)
@@ -198,7 +198,7 @@ def _apart(model: Any, core: Any, X: Any, y: Any) -> tuple[Any, np.ndarray]:
 
 
 def _reference(reference: Any, X: Any, classes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The probabilities of another model, or as they were given."""
+    """The probabilities of the reference, a model or an array."""
     if hasattr(reference, "predict_proba"):
         if not np.array_equal(reference.classes_, classes):
             raise ValueError("reference must have the same classes as the model, in the same order.")

@@ -1,21 +1,21 @@
-"""Numbers as people read them."""
+"""Numbers formatted for readers."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-#: From here on, and below the inverse of the other, numbers are written with an exponent.
+#: Numbers from the first on, and below the second, are written with an exponent.
 _LARGE, _SMALL = 1e7, 1e-4
-#: From here on thousands are set apart: years are not.
+#: Thousands are separated from here on, so that years are not.
 _GROUPED = 1e4
-#: What stands for no number, and before a negative one.
+#: Symbols for NaN and for a negative sign.
 NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with so many significant digits, none of them lost before the point.
+    """A number with so many significant digits; digits before the decimal point are never dropped.
 
     >>> [number(x) for x in (0.012345, 1234567.8, 2026, -2.0, 0.5, 1e-9, float("nan"))]
     ['0.0123', '1,234,568', '2026', '−2', '0.5', '1e−9', '–']
@@ -42,7 +42,7 @@ def _trimmed(text: str) -> str:
 
 
 def fixed(value: Any, places: int = 3) -> str:
-    """A number with so many places: for columns in which points stand below each other.
+    """A number with so many decimal places, for columns aligned at the decimal point.
 
     >>> fixed(0.5), fixed(float("nan")), fixed(-1.25, 1)
     ('0.500', '–', '−1.2')
@@ -52,7 +52,7 @@ def fixed(value: Any, places: int = 3) -> str:
 
 
 def percent(share: Any) -> str:
-    """A share of one, in hundredths with one place; more where it is nearer to nothing or all than that.
+    """A proportion in percent with one decimal place, or more if it is closer than that to 0 or 100.
 
     The space before the sign does not break.
 
@@ -68,7 +68,7 @@ def percent(share: Any) -> str:
 
 
 def round_percent(share: float) -> str:
-    """A round share, as along an axis.
+    """A proportion in percent, for the ticks of an axis.
 
     >>> round_percent(0.25) == f"25{SPACE}%"
     True
@@ -77,7 +77,7 @@ def round_percent(share: float) -> str:
 
 
 def count(value: Any) -> str:
-    """A number of rows, which weights may have made a fraction.
+    """A number of rows, which may be fractional because of weights.
 
     >>> count(12345.0), count(2.5)
     ('12,345', '2.5')
@@ -87,7 +87,7 @@ def count(value: Any) -> str:
 
 
 def plural(value: int, noun: str, nouns: str | None = None) -> str:
-    """A number of things.
+    """A number with its noun, singular or plural.
 
     >>> plural(1, "row"), plural(2000, "row"), plural(2, "class", "classes")
     ('1 row', '2,000 rows', '2 classes')

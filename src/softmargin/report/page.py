@@ -1,4 +1,4 @@
-"""Pieces of HTML: elements that escape what they are given, tables, figures, the page around them."""
+"""HTML building blocks: elements that escape their content, tables, figures, and the page around them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any, NamedTuple
 
 #: Elements that have no end tag.
 _VOID = frozenset({"meta", "br"})
-#: Longest text that comes from data.
+#: Maximum length of texts from the data.
 LONGEST = 60
-#: Joiners that scripts and emojis need; all other invisible characters are written out.
+#: Joiners that scripts and emojis need; all other invisible characters are escaped.
 _KEPT = "\u200c\u200d"
 _SPACES = str.maketrans(dict.fromkeys("\t\n\r", " "))
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """A string that is already HTML."""
 
     __slots__ = ()
 
 
 def element(tag: str, /, *children: Any, **attributes: Any) -> Markup:
-    """An element.  Children that are not elements are escaped; None is nothing, and lists are taken apart.
+    """An element.  Children that are not markup are escaped; None is skipped, and lists are flattened.
 
-    Underscores in the names of attributes are dashes, but for one at the end, which avoids words of Python.  An
-    attribute that is None or False is left out.
+    Underscores in attribute names become dashes, except for one at the end, which avoids Python keywords.  Attributes
+    that are None or False are left out.
 
     >>> element("p", "1 < 2 ", element("b", "&"), class_="note", aria_label='"')
     '<p class="note" aria-label="&quot;">1 &lt; 2 <b>&amp;</b></p>'
@@ -49,7 +49,7 @@ def _attribute(name: str, value: Any) -> str:
 
 
 def joined(*children: Any) -> Markup:
-    """Children one after the other.
+    """Concatenated children.
 
     >>> joined("a<", [element("br"), None, 3])
     'a&lt;<br>3'
@@ -68,14 +68,14 @@ def joined(*children: Any) -> Markup:
 
 
 def _plain(value: Any) -> str:
-    """Numbers of drawings need no more than a tenth of a pixel."""
+    """An attribute as text, with floats, which are coordinates, rounded to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def shown(value: Any, longest: int = LONGEST) -> str:
-    r"""What comes from data as text that can be shown: not too long, and without characters that no one sees.
+    r"""A value from the data as text for display: shortened, and without invisible characters.
 
-    Those that would turn the direction of the text, end a line or be refused by an encoding are written out.
+    Characters that change the direction of the text, end a line or cannot be encoded are escaped.
 
     >>> shown("a\u202eb\x00"), shown("x" * 100, 9)
     ('a\\u202eb\\x00', 'xxxxx…xxx')
@@ -96,14 +96,14 @@ def _visible(letter: str) -> str:
 
 
 class Column(NamedTuple):
-    """The head of a column of a table; numbers are aligned to the right."""
+    """The header of a table column; numbers are aligned to the right."""
 
     name: str
     numeric: bool = False
 
 
 class Cell(NamedTuple):
-    """What a cell shows, the number that it is sorted by, if there is one, and a class of the style sheet."""
+    """The content of a table cell, the number by which it is sorted, if any, and its CSS class."""
 
     content: Any
     value: Any = None
@@ -117,7 +117,7 @@ def table(
     sortable: bool = False,
     id_: str | None = None,
 ) -> Markup:
-    """A table in a box of its own, which scrolls where the page is narrower; the first cell of each row names it."""
+    """A table in its own box, which scrolls on narrow pages; the first cell of each row is its header."""
     head = element("tr", [element("th", c.name, scope="col", class_="number" if c.numeric else None) for c in columns])
     body = [
         element("tr", [_cell(*pair, first=not k) for k, pair in enumerate(zip(columns, row, strict=True))])
@@ -135,7 +135,7 @@ def table(
 
 
 def scrolling(wide: Markup, name: str) -> Markup:
-    """A box that scrolls sideways by itself, by keyboard too."""
+    """A box that scrolls horizontally, also by keyboard."""
     return element("div", wide, class_="scroll", role="region", tabindex="0", aria_label=name)
 
 
@@ -150,7 +150,7 @@ def _cell(column: Column, given: Any, first: bool) -> Markup:
 
 
 def figure(drawing: Any, caption: Any, legend: Any = None, numbers: Markup | None = None, wide: bool = False) -> Markup:
-    """A drawing, how to read it, and the numbers behind it for those who cannot see it or want them."""
+    """A drawing with its caption, and the numbers behind it, also for readers who cannot see it."""
     return element(
         "figure",
         drawing,
@@ -167,7 +167,7 @@ def paragraph(*words: Any, class_: str | None = None) -> Markup:
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """Names in a sentence.
+    """Names as a list within a sentence.
 
     >>> listed(["a", "b", "c"]), listed(["a"] * 9, most=2)
     ('a, b and c', 'a, a and 7 more')
@@ -177,7 +177,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 class Section(NamedTuple):
-    """One tab: a short name that can be a fragment of an address, a title, and what is on it."""
+    """One tab: a short name for use in URL fragments, a title, and the content."""
 
     name: str
     title: str
@@ -185,7 +185,7 @@ class Section(NamedTuple):
 
 
 def document(title: str, head: Markup, sections: Sequence[Section], foot: Markup) -> str:
-    """The whole page, as one file that asks the network for nothing and runs nothing but the package's own script."""
+    """The whole page, as one file that needs no network and runs only the package's own script."""
     style, script = _packaged("style.css"), _packaged("script.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""Tables as they came: frames of pandas and polars, arrays, sparse matrices; their columns, gaps and entries."""
+"""Raw tables, in pandas or polars frames, arrays or sparse matrices: their columns, missing values and entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .page import listed, shown
 
 
 class RawColumn(NamedTuple):
-    """A column of the table as it came."""
+    """A column of the raw table."""
 
     name: str
     values: np.ndarray
@@ -31,7 +31,7 @@ class RawColumn(NamedTuple):
         return {"b": "yes or no", "M": "date", "m": "duration"}.get(letter, "number" if letter in "iuf" else "text")
 
     def summary(self) -> str:
-        """Its range or its most common entries, in words."""
+        """The range or the most common entries, in words."""
         present = self.values[~self.is_gap]
         if not len(present):
             return "all missing"
@@ -41,7 +41,7 @@ class RawColumn(NamedTuple):
         if self.kind in ("date", "duration"):
             return f"{shown(present.min())} to {shown(present.max())}"
         common = Counter(map(str, present.tolist())).most_common()
-        # Ties in the order of the alphabet: the order of rows is none.
+        # Ties are sorted alphabetically, so that the order of rows does not matter.
         common.sort(key=lambda pair: (-pair[1], pair[0]))
         most = [f"{shown(value, 30)} ({percent(times / len(present))})" for value, times in common[:3]]
         return (
@@ -51,12 +51,12 @@ class RawColumn(NamedTuple):
         )
 
     def entry(self, row: int) -> Any:
-        """One entry as it came, None if it is not there."""
+        """One raw entry; None if it is missing."""
         return None if self.is_gap[row] else self.values[row]
 
 
 class Rows:
-    """The rows of an evaluation, column by column, whatever they came in."""
+    """Column-wise access to the rows of an evaluation, whatever their container."""
 
     def __init__(self, X: Any, names: Sequence[Any] | None = None) -> None:
         self._X: Any = X if hasattr(X, "columns") or scipy.sparse.issparse(X) else np.asarray(X)
@@ -89,13 +89,13 @@ class Rows:
 
 
 def _told(series: Any) -> Any:
-    """A column of a frame as numbers or dates where it can be, and as objects otherwise."""
+    """A column of a frame as numbers or dates if possible, and as objects otherwise."""
     kind = getattr(series.dtype, "kind", "O")
     if kind in "biufMm" or not hasattr(series, "dtype"):
         plain = series.to_numpy()
         if plain.dtype.kind in "biufMm":
             return plain
-        # Nullable numbers: their gaps are NaN among floats.
+        # Nullable numbers: missing values become NaN.
         return series.to_numpy(dtype=float, na_value=math.nan) if kind in "iuf" else plain
     return series.to_numpy()
 
@@ -111,14 +111,14 @@ def _gaps(values: np.ndarray) -> np.ndarray:
 
 
 def _is_gap(value: Any) -> bool:
-    """None, NaN, and what pandas writes for them."""
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     )
 
 
 def entry_text(value: Any) -> str:
-    """An entry of a table, for people."""
+    """An entry of a table, formatted for readers."""
     if value is None:
         return NOTHING
     if isinstance(value, (float, np.floating)):

@@ -1,4 +1,4 @@
-"""A fitted classifier in words, from its parameters and from what ``fit`` left on it."""
+"""A fitted classifier in words, from its parameters and fitted attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODELS = {
     "BayesianKernelMachine": "a kernel machine on random Fourier features",
     "HybridClassifier": "a neural network with a Bayesian last layer",
 }
-#: What two models are said to have above: how the words of such losses begin, and how one speaks of them.
+#: The losses that two of the descriptions above imply: the prefix of their names, and how to refer to them.
 _USUAL_LOSSES = {"BayesianSVC": ("hinge", "the hinge"), "BayesianGPC": ("logistic", "the logistic one")}
 _LOSSES = {
     "hinge": "the hinge, with its exact expectation",
@@ -89,7 +89,7 @@ def model_sentence(core: Any) -> str:
 
 
 def descriptions(core: Any) -> Iterator[tuple[str, str]]:
-    """What is to be said about a fitted classifier, point by point: a word, and a sentence."""
+    """A description of a fitted classifier, point by point: a term and a sentence."""
     if hasattr(core, "loss_"):
         words = _LOSSES[core.loss_] if isinstance(core.loss_, str) else f"as given, {shown(_plain(core.loss_), 200)}"
         yield "Loss", f"{words}.{_meeting(core)}"
@@ -103,7 +103,7 @@ def descriptions(core: Any) -> Iterator[tuple[str, str]]:
 
 
 def _meeting(core: Any) -> str:
-    """How more than two classes meet in the loss."""
+    """How the loss combines more than two classes."""
     if len(core.classes_) <= 2:
         return ""
     how = getattr(core, "multi_class", "auto")
@@ -132,7 +132,7 @@ def _kernel_words(core: Any) -> Iterator[tuple[str, str]]:
 
 
 def kernel_words(kernel: Any) -> str:
-    """A kernel without its length-scales, which a drawing shows.
+    """A kernel in words, without its length-scales, which a drawing shows.
 
     >>> from softmargin.kernels import RBF, Constant, Matern
     >>> kernel_words(2.0 * RBF((1.0, 3.0)) + Constant(0.5))
@@ -215,7 +215,7 @@ def _weight_words(core: Any) -> str:
 
 
 def parameters(core: Any) -> list[tuple[str, str, bool]]:
-    """Each parameter with its value, and whether that is the default."""
+    """Each parameter with its value, and whether this is the default."""
     defaults = {name: known.default for name, known in inspect.signature(type(core).__init__).parameters.items()}
     rows = []
     for name, value in sorted(core.get_params(deep=False).items()):
@@ -227,12 +227,12 @@ def parameters(core: Any) -> list[tuple[str, str, bool]]:
 
 
 def _plain(value: Any) -> str:
-    """How a value is shown, without an address in memory."""
+    """The representation of a value, without memory addresses."""
     return _ADDRESS.sub("", repr(value))
 
 
 def sizes(core: Any) -> str:
-    """How many of each class the model had learned from, as far as it knows."""
+    """The class proportions in the model's training data, if it knows them."""
     prior = getattr(core, "data_prior_", None)
     if prior is None or len(prior) > 10:
         return ""

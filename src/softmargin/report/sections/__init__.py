@@ -1,4 +1,4 @@
-"""The parts of a report, one file each; a part is a function from `Facts` to a `Section`."""
+"""The sections of a report, one file each; a section is made by a function from `Facts` to a `Section`."""
 
 from .calibration import calibration
 from .data import data
@@ -8,7 +8,7 @@ from .model import model
 from .ranking import ranking
 from .surest import surest
 
-#: In the order of the tabs.
+#: The sections, in the order of the tabs.
 SECTIONS = (measures, calibration, ranking, surest, learned, model, data)
 
 __all__ = ["SECTIONS", "cards", "verdict"]

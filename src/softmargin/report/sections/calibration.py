@@ -1,4 +1,4 @@
-"""Whether probabilities are frequencies, and which probabilities are given at all."""
+"""Calibration: whether probabilities match frequencies, and the distribution of probabilities."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..numbers import count, fixed, percent, plural
 from ..page import Cell, Column, Markup, Section, element, figure, joined, paragraph, shown, table
 from .spread import against_others, two_classes
 
-#: Radii of dots, from a bin with hardly a row to one with all.
+#: Radii of dots, for bins with hardly any rows and with all rows.
 _RADII = (2.5, 7.5)
-#: Longest name of a class along an axis.
+#: Maximum length of a class name along an axis.
 _AXIS_NAME = 18
 
 
 def calibration(facts: Facts) -> Section:
-    """The section."""
+    """The section on calibration."""
     if facts.n_classes == 2:
         drawn = [_reliability(facts, 1, "reliability"), two_classes(facts)]
     else:
@@ -34,13 +34,13 @@ def calibration(facts: Facts) -> Section:
 
 
 def left_out_words(facts: Facts) -> str:
-    """Which classes are not drawn, if any."""
+    """A note on classes that are not drawn, if any."""
     left = facts.n_classes - len(facts.drawn_classes)
     return f"The classes with most rows are shown; {left} others are not." if facts.n_classes > 2 and left else ""
 
 
 def _confidence(facts: Facts) -> Markup:
-    """Of many classes: how often the most probable one was right."""
+    """With many classes: the reliability of the most probable class."""
     curve = reliability_curve(~facts.is_wrong, facts.proba.max(axis=1), sample_weight=facts.weight, pos_label=True)
     title, axes = "Reliability of the most probable class", ("predicted probability", "share of correct predictions")
     return _drawn(curve, "confidence", title, axes, "c0", wide=True)

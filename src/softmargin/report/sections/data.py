@@ -1,4 +1,4 @@
-"""The rows that the model was judged by."""
+"""The rows on which the model was evaluated."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..page import Cell, Column, Markup, Section, joined, paragraph, shown, tabl
 from ..rows import RawColumn
 from ..words import sizes
 
-#: Most columns and most classes that are listed.
+#: The largest numbers of columns and of classes that are listed.
 _MOST_COLUMNS, _MOST_CLASSES = 200, 50
 
 
 def data(facts: Facts) -> Section:
-    """The section."""
+    """The section on the data."""
     columns = [facts.rows.column(k) for k in range(min(facts.rows.n_columns, _MOST_COLUMNS))]
     gaps = sum(column.n_gaps for column in columns)
     gap_words = f"{count(gaps)} entries are missing" if gaps else "no entries are missing"
@@ -68,7 +68,7 @@ def _columns(facts: Facts, columns: list[RawColumn]) -> Markup:
 
 
 def _plans(model: Any) -> dict[str, tuple[str, str, str]]:
-    """What the model makes of each column, where it says so."""
+    """How the model encodes each column, if it describes it."""
     encoder = getattr(model, "encoder_", None)
     if encoder is None or not hasattr(encoder, "describe"):
         return {}

@@ -1,4 +1,4 @@
-"""Random effects: how far groups differ, and which."""
+"""Random effects: how much groups differ, and which ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..facts import Facts
 from ..numbers import NOTHING, number, plural
 from ..page import Cell, Column, Markup, element, figure, shown, table
 
-#: Groups that are drawn with their names, and at most without; rows of the table beneath.
+#: The largest numbers of groups that are drawn with names and without, and of rows in the table.
 _NAMED, _UNNAMED, _MOST_NUMBERS = 24, 400, 100
-#: The most drawings: effects of many classes are many.
+#: The largest number of drawings, since many classes have many effects.
 _MOST_FIGURES = 12
 
 
 def random_effects(facts: Facts) -> Iterator[Markup]:
-    """The drawings and tables of a mixed model; none of others."""
+    """The drawings and tables of a mixed model; nothing for other models."""
     core = facts.core
     components = getattr(core, "variance_components_", None)
     if not components or not hasattr(core, "random_effects"):
@@ -36,7 +36,7 @@ def random_effects(facts: Facts) -> Iterator[Markup]:
 
 
 def _components(facts: Facts, components: dict[str, Any]) -> Markup:
-    """The standard deviations of effects over groups, and how effects of one group go together."""
+    """The standard deviations of effects over groups, and correlations between effects of the same group."""
     rows = []
     for factor, covariance in components.items():
         names = facts.core.effect_names_[factor]
@@ -68,7 +68,7 @@ def _class_names(facts: Facts, covariance: np.ndarray) -> list[list[str]]:
 
 
 def _caterpillar(index: int, keys: list[str], key: Any, part: Any) -> Markup:
-    """The effects of all groups in order, with their intervals."""
+    """The effects of all groups with their intervals, sorted."""
     part = part.sort_values("mean", kind="stable", ascending=False)
     words = dict(zip(keys, (shown(word, 30) for word in key), strict=True))
     title = f"{words['effect']} by {words['factor']}"
@@ -103,6 +103,6 @@ def _caterpillar(index: int, keys: list[str], key: Any, part: Any) -> Markup:
 
 
 def _extremes(rows: list[Any]) -> list[Any]:
-    """The first and last of many."""
+    """The first and last rows, if there are too many."""
     half = _MOST_NUMBERS // 2
     return rows if len(rows) <= _MOST_NUMBERS else rows[:half] + rows[-half:]

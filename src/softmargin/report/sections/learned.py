@@ -1,4 +1,4 @@
-"""What the model has learned: columns that matter, coefficients, effects of groups."""
+"""What the model has learned: relevant columns, coefficients, effects of groups."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..numbers import fixed, number, plural
 from ..page import Cell, Column, Markup, Section, element, figure, listed, shown, table
 from .effects import random_effects
 
-#: Most bars of a drawing, and most rows of the table beneath it.
+#: The largest numbers of bars in a drawing, and of rows in the table beneath it.
 _MOST_BARS, _MOST_NUMBERS = 20, 200
 #: Normal quantile of a 95 % interval.
 _Z = 1.96
 
 
 def learned(facts: Facts) -> Section | None:
-    """The section; None for a model that does not say."""
+    """The section on what was learned; None if there is nothing to show."""
     parts = [*_relevance(facts), *_inclusion(facts), *_coefficients(facts), *random_effects(facts)]
     if not parts:
         return None
@@ -32,7 +32,7 @@ def learned(facts: Facts) -> Section | None:
 
 
 def length_scales(facts: Facts) -> np.ndarray | None:
-    """The shortest length-scale of each column, over the parts of the kernel; None where there is none for each."""
+    """The shortest length-scale of each column, over the parts of the kernel; None without one for each column."""
     kernel, numbers = getattr(facts.core, "kernel_", None), facts.numbers
     if kernel is None or numbers is None:
         return None
@@ -41,7 +41,7 @@ def length_scales(facts: Facts) -> np.ndarray | None:
 
 
 def _length_scales(kernel: Any) -> Iterator[Any]:
-    """Those of all parts of a kernel."""
+    """The length-scales of all parts of a kernel."""
     if hasattr(kernel, "first"):
         yield from _length_scales(kernel.first)
         yield from _length_scales(kernel.second)
@@ -50,7 +50,7 @@ def _length_scales(kernel: Any) -> Iterator[Any]:
 
 
 def relevant_columns(facts: Facts) -> list[str]:
-    """The columns of the table as it came, the most relevant first, as far as the model tells."""
+    """The columns of the raw table, the most relevant first, if the model has a measure of relevance."""
     numbers, scales = facts.numbers, length_scales(facts)
     coef = getattr(facts.core, "coef_", np.empty((0, 0)))
     if numbers is None or (scales is None and coef.shape[1] != len(numbers.names)):
@@ -87,7 +87,7 @@ def _relevance(facts: Facts) -> Iterator[Markup]:
 def _bars(
     name: str, title: str, names: list[str], size: np.ndarray, axis: Axis, words: list[str], numbers: Markup
 ) -> Markup:
-    """The largest of some numbers that belong to columns; the last of the words sums up what is to be seen."""
+    """A bar chart of the largest values among columns; the last of ``words`` is its text alternative."""
     top = np.argsort(-size, kind="stable")[:_MOST_BARS]
     chart = rows_chart(len(top), axis)
     chart.lying_bars(size[top], np.arange(len(top)), 13.0, tips=[f"{shown(names[k])}: {number(size[k])}" for k in top])
@@ -104,13 +104,13 @@ def _shown_of(n: int, total: int) -> str:
 
 
 def _names(facts: Facts, n: int) -> list[str]:
-    """Of so many coefficients."""
+    """The names of ``n`` coefficients."""
     names = facts.numbers.names if facts.numbers is not None else getattr(facts.core, "fixed_names_", ())
     return [str(name) for name in names] if len(names) == n else [f"x{k}" for k in range(n)]
 
 
 def _of_classes(facts: Facts, values: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Rows of an array that has one for each class, or one for the second of two: a suffix, a name, and the row."""
+    """For each class, or the second of two: a suffix for ids, the name of the class, and its row of ``values``."""
     values = np.atleast_2d(values)
     if len(values) == 1:
         yield "", facts.class_names[-1], values[0]
@@ -168,7 +168,7 @@ def _forest(name: str, known: str, names: list[str], mean: np.ndarray, std: np.n
 
 
 def _positive(mean: Any, std: Any) -> Cell:
-    """How likely a coefficient is positive, under its Gaussian."""
+    """The probability that a coefficient is positive, under its Gaussian posterior."""
 
     p = float(ndtr(mean / std)) if std > 0 else float(mean > 0)
     return Cell(fixed(p), p)

@@ -1,4 +1,4 @@
-"""How good the model is: the sentence to read first, measures with intervals, and which classes are taken for which."""
+"""How good the model is: a verdict to read first, measures with intervals, and the confusion between classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..facts import Facts
 from ..numbers import count, fixed, number, percent, plural
 from ..page import Cell, Column, Markup, Section, element, joined, paragraph, scrolling, table
 
-#: What each measure means.
+#: Explanations of the measures.
 _MEANINGS = {
     "error": "Share of rows whose most probable class is wrong.",
     "balanced_error": "The mean error over classes: rare classes count as much as common ones.",
@@ -24,20 +24,20 @@ _MEANINGS = {
     "brier": "Mean squared distance between probabilities and outcomes.",
     "ece": "Mean distance between probabilities and observed frequencies. Noise alone raises it.",
 }
-#: The most classes of a whole matrix, and the most mistakes in a list.
+#: The largest number of classes for a full confusion matrix, and of mistakes in a list.
 _MOST_CLASSES, _MOST_MISTAKES = 26, 40
-#: How many shades the style sheet has.
+#: Number of shades in the style sheet.
 _SHADES = 8
 
 
 def measures(facts: Facts) -> Section:
-    """The section."""
+    """The section on measures."""
     content = joined(_loo_words(facts), _reference_words(facts), _measures_table(facts), _confusion(facts))
     return Section("measures", "Measures", content)
 
 
 def cards(facts: Facts) -> Markup:
-    """The four numbers to see first."""
+    """Cards with the four main measures."""
     kept = ("error", "log_loss", "auc", "ece")
     return element("div", [_card(name, facts.evaluation[name]) for name in kept], class_="cards")
 
@@ -56,7 +56,7 @@ def _card(name: str, found: Estimate) -> Markup:
 
 
 def verdict(facts: Facts) -> Markup:
-    """One paragraph that says how good the model is."""
+    """A paragraph that sums up how good the model is."""
     error, guess = facts.evaluation["error"], facts.baseline["error"].value
     loss, baseline = facts.evaluation["log_loss"], facts.baseline["log_loss"].value
     gain = _gain(facts, np.broadcast_to(facts.shares, facts.proba.shape))
@@ -72,13 +72,13 @@ def verdict(facts: Facts) -> Markup:
 
 
 class _Gain(NamedTuple):
-    """The mean difference of log losses, row by row or group by group, and half of its 95 % interval."""
+    """The mean difference of log losses, paired by rows or groups, and half the width of its 95 % interval."""
 
     mean: float
     half: float
 
     def word(self, lower: str, higher: str, neither: str) -> str:
-        """What can be said of it: nothing, if the interval holds zero."""
+        """The appropriate word: ``neither`` if the interval contains zero."""
         if not abs(self.mean) > self.half:
             return neither
         return lower if self.mean < 0 else higher
@@ -88,9 +88,10 @@ class _Gain(NamedTuple):
 
 
 def _gain(facts: Facts, other: np.ndarray) -> _Gain:
-    """The model against other probabilities of the same rows: pairs tell more than two intervals.
+    """The model against other probabilities for the same rows: paired differences are more precise.
 
-    Rows are independent, or groups are, whose rows add up.  Of one group nothing is known but that it is one.
+    Independent units are rows or, if given, groups, over whose rows differences are summed.  A single group gives no
+    information about the uncertainty.
     """
     places = np.arange(facts.n_classes)
     own, theirs = (log_losses(facts.codes, np.clip(proba, 0, 1), places) for proba in (facts.proba, other))
@@ -105,7 +106,7 @@ def _gain(facts: Facts, other: np.ndarray) -> _Gain:
 
 
 def _loo_words(facts: Facts) -> Markup:
-    """What the model expected of rows it has not seen, beside what was found."""
+    """The leave-one-out log loss, next to the log loss on these rows."""
     expected, found = getattr(facts.core, "loo_log_loss_", None), facts.evaluation["log_loss"]
     warning = told_of_seen(facts.model, facts.X) or ("Measures on training rows are too optimistic; use held-out rows.")
     if expected is None or math.isnan(expected):
@@ -126,7 +127,7 @@ def _loo_words(facts: Facts) -> Markup:
 
 
 def _reference_words(facts: Facts) -> Markup | None:
-    """The paired difference from the other model."""
+    """The paired difference from the reference."""
     if facts.reference is None:
         return None
     gain = _gain(facts, facts.reference)
@@ -213,7 +214,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _mistakes(facts: Facts) -> Markup:
-    """Of many classes, those that are taken for each other most often."""
+    """With many classes, the pairs that are confused most often."""
     matrix, names = facts.confusion, facts.class_names
     wrong = matrix * (1 - np.eye(len(names)))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_MISTAKES]

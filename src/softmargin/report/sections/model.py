@@ -1,4 +1,4 @@
-"""The model in words, how it was found, and its parameters."""
+"""The model in words, the history of its fit, and its parameters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..numbers import number, plural
 from ..page import Column, Markup, Section, element, figure, joined, paragraph, table
 from ..words import descriptions, model_sentence, parameters
 
-#: Points of a history that are drawn.
+#: The largest number of points drawn of a history.
 _MOST_POINTS = 300
 
 
 def model(facts: Facts) -> Section:
-    """The section."""
+    """The section on the model."""
     core = facts.core
     facts_list = element(
         "dl", [[element("dt", word), element("dd", said[:1].upper() + said[1:])] for word, said in descriptions(core)]
@@ -38,7 +38,7 @@ def _histories(core: Any) -> list[Markup | None]:
     accepted = np.array([entry.get("accepted", True) for entry in history], dtype=bool)
     if not getattr(core, "n_particles_", 0):
         return [_ascent(value, accepted)]
-    # Passes of the Gaussian belief come first, and the last of them reached the bound; then come the particles' steps.
+    # Passes of the Gaussian belief come first, the last of them with the final bound; the particles' steps follow.
     reached = np.flatnonzero(value == getattr(core, "bound_", np.nan))
     split = int(reached[-1]) + 1 if len(reached) else len(value)
     words = "Mean log-density of the particles, estimated from minibatches: it should rise and then level off."
@@ -48,7 +48,7 @@ def _histories(core: Any) -> list[Markup | None]:
 
 
 def _ascent(value: np.ndarray, accepted: np.ndarray) -> Markup | None:
-    """How far each pass was below the best, on a logarithmic scale: the only one on which the end can be seen."""
+    """The gap of each pass to the best one, on a logarithmic scale, which alone makes the last passes visible."""
     best = float(np.nanmax(value, initial=-np.inf))
     gap, passes = best - value, np.arange(1, len(value) + 1)
     seen = (gap > 1e-9 * max(1.0, abs(best))) & np.isfinite(gap)
@@ -80,7 +80,7 @@ def _trace(value: np.ndarray, name: str, title: str, label: str, unit: str, word
 
 
 def _some(values: np.ndarray) -> np.ndarray:
-    """No more than can be drawn, evenly spaced, ends included."""
+    """At most as many values as are drawn, evenly spaced, including both ends."""
     if len(values) <= _MOST_POINTS:
         return values
     return values[np.unique(np.linspace(0, len(values) - 1, _MOST_POINTS).round().astype(int))]

@@ -1,4 +1,4 @@
-"""How well probabilities put rows in order."""
+"""How well probabilities rank rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..numbers import NOTHING, count, fixed, percent, round_percent
 from ..page import Cell, Column, Markup, Section, element, figure, joined, paragraph, shown, table
 from .calibration import left_out_words
 
-#: Longest name of a class along an axis, and the thresholds that are tried.
+#: Maximum length of a class name along an axis, and the thresholds in the table.
 _AXIS_NAME, _THRESHOLDS = 16, (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 class _Curve(NamedTuple):
-    """A class against all others."""
+    """The ROC curve of a class against all others."""
 
     k: int
     false: np.ndarray
@@ -30,7 +30,7 @@ class _Curve(NamedTuple):
 
 
 def ranking(facts: Facts) -> Section:
-    """The section."""
+    """The section on ranking."""
     two = facts.n_classes == 2
     curves = [_curve(facts, facts.proba, k) for k in ([1] if two else range(facts.n_classes))]
     if all(math.isnan(curve.area) for curve in curves):
@@ -58,7 +58,7 @@ def _curve(facts: Facts, proba: np.ndarray, k: int) -> _Curve:
 
 
 def _two(facts: Facts, curve: _Curve) -> Markup:
-    """The curve of the second of two classes, with the model's own threshold on it."""
+    """The curve of the second of two classes, with the model's own threshold marked."""
     first, second = (shown(name, _AXIS_NAME) for name in facts.class_names)
     chart = _chart(f"share of {first} mistaken for it", f"share of {second} found")
     names, classes = [f"{facts.class_names[1]} ({fixed(curve.area)})"], ["c1 solid"]
@@ -80,7 +80,7 @@ def _two(facts: Facts, curve: _Curve) -> Markup:
 
 
 def _thresholds(facts: Facts) -> Markup:
-    """What other thresholds than one half would do."""
+    """A table of the effects of thresholds other than one half."""
     p, own, known = facts.proba[:, 1], facts.codes == 1, facts.class_names[1]
     weight, rows = facts.weight, []
     for threshold in _THRESHOLDS:

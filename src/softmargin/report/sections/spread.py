@@ -1,4 +1,4 @@
-"""Which probabilities rows of each class are given."""
+"""The distribution of predicted probabilities among the rows of each class."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..numbers import NOTHING, fixed, percent, round_percent
 from ..page import Column, Markup, element, figure, shown, table
 
 _EDGES = np.linspace(0, 1, 21)
-#: Air between bars, and the longest name along an axis.
+#: The gap between bars, and the maximum length of a name along an axis.
 _AIR, _AXIS_NAME = 0.004, 24
 
 
 class _Group(NamedTuple):
-    """Rows that are drawn together."""
+    """Rows that share a histogram."""
 
     rows: np.ndarray
     name: str
@@ -26,20 +26,20 @@ class _Group(NamedTuple):
 
 
 def two_classes(facts: Facts) -> Markup:
-    """The probabilities of the second class, of its rows and of those of the first."""
+    """The probabilities of the second class, for its own rows and for those of the first."""
     groups = [_Group(facts.codes == k, facts.class_names[k], facts.colour(k)) for k in (1, 0)]
     return _histogram(facts, 1, "probabilities", groups)
 
 
 def against_others(facts: Facts, k: int, explained: bool) -> Markup:
-    """The probabilities of one of many classes, of its rows and of all others."""
+    """The probabilities of one of many classes, for its own rows and for all others."""
     own = facts.codes == k
     groups = [_Group(own, facts.class_names[k], facts.colour(k)), _Group(~own, "all other classes", "quiet")]
     return _histogram(facts, k, f"probabilities-{k}", groups, explained)
 
 
 def _histogram(facts: Facts, k: int, name: str, groups: list[_Group], explained: bool = True) -> Markup:
-    """Upwards for the first group, downwards for the second; bars are shares of a group."""
+    """Histograms, upwards for the first group and downwards for the second; bars are proportions of a group."""
     p, known, (first, second) = facts.proba[:, k], facts.class_names[k], groups
     shares = [_shares(p[group.rows], facts.weight[group.rows]) for group in groups]
     middle = [_middle(p[group.rows], facts.weight[group.rows]) for group in groups]

@@ -1,4 +1,4 @@
-"""Rows to look at: the surest mistakes, the most open rows, the surest of all."""
+"""Rows to inspect: the most confident mistakes, the most uncertain rows, the most certain of all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..page import Cell, Column, Markup, Section, joined, paragraph, shown, tabl
 from ..rows import RawColumn, entry_text
 from .learned import relevant_columns
 
-#: Rows of each table, and most columns of the data in it.
+#: Rows of each table, and the largest number of data columns in it.
 _N_ROWS, _N_COLUMNS = 15, 12
 
 
 def surest(facts: Facts) -> Section:
-    """The section."""
+    """The section on single rows."""
     sure, there = facts.proba.max(axis=1), facts.weight > 0
     wrong = np.flatnonzero(facts.is_wrong & there)
     every = np.flatnonzero(there)
@@ -48,13 +48,13 @@ def surest(facts: Facts) -> Section:
 
 
 def _counted(facts: Facts) -> str:
-    """What a row is called, if it has no name."""
+    """A note on row numbers, if rows have no names."""
     labels = facts.rows.labels
     return " Rows are counted from 0." if all(labels[k] == k for k in (0, facts.rows.n_rows - 1)) else ""
 
 
 def _columns(facts: Facts) -> list[int]:
-    """All columns, or the most relevant ones in their order."""
+    """All columns, or the most relevant ones, in the order of the table."""
     n = facts.rows.n_columns
     if n <= _N_COLUMNS:
         return list(range(n))
