@@ -1,4 +1,4 @@
-r"""Likelihoods as mixtures of Gaussians: given a scale of its own, a row is a site :math:`e^{b f - w f^2 / 2}`.
+r"""Likelihoods as scale mixtures of Gaussians: given its scale, a row is a site :math:`e^{b f - w f^2 / 2}`.
 
 * `HingeScales`.  A row of weight :math:`c` has the pseudo-likelihood :math:`\exp(-2 c \max(0, z))`, :math:`z = 1 - y f`
   (Polson and Scott 2011; at :math:`c = 1` Wenzel 2017, (3)):
@@ -14,7 +14,7 @@ r"""Likelihoods as mixtures of Gaussians: given a scale of its own, a row is a s
 
   and :math:`\omega` given ``f`` is :math:`PG(c, f)`.
 
-All of this is row by row, and finite for weights ``c = 0``, scales without end and rows at any distance.
+All functions work row by row, and are finite for weights ``c = 0``, unbounded scales, and rows at any distance.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from scipy.special import expit, log_expit, log_ndtr
 from ..extras import needed
 from ..likelihoods import AugmentedHinge, Hinge, JaakkolaJordan, Likelihood, Logistic, PointHinge, Quadrature
 
-#: A row this near its margin is at it: its scale is then some chi-squared number, whatever the distance.
+#: Rows closer to their margin than this count as on it: their scale is then chi-squared, whatever the distance.
 _NEAREST = 1e-10
-#: Beyond this ``|f|`` a Polya-Gamma number is inverse Gaussian, up to a share ``c exp(-|f|)``; the package fails there.
+#: Beyond this ``|f|``, where the package fails, Polya-Gamma is inverse Gaussian up to a share ``c exp(-|f|)``.
 _FAR = 20.0
-#: Below this weight the package draws none: a sum of so many gammas does, short of a millionth of the variance.
+#: Below this weight, which the package does not support, a sum of this many gammas has all but 1e-6 of the variance.
 _LEAST_SHAPE, _N_GAMMAS = 2e-3, 32
-#: Nodes for a Gaussian times a logistic power, how many deviations they reach, and steps towards its mode.
+#: Nodes for a Gaussian times a logistic power, their range in standard deviations, and iterations for its mode.
 _N_NODES, _REACH, _N_STEPS = 65, 8.5, 16
 
 
 class Site(NamedTuple):
-    """A row as its scale makes it: precision and linear term of a Gaussian in ``f``."""
+    """A row given its scale: precision and linear term of a Gaussian in ``f``."""
 
     w: np.ndarray
     b: np.ndarray
 
     def spared(self, leftover: np.ndarray) -> Site:
-        r"""The site of :math:`\phi^T u`, the rest of ``f`` integrated out: both terms over :math:`1 + w\, leftover`."""
+        r"""The site of :math:`\phi^T u`, with ``e`` integrated out: both terms over :math:`1 + w\, leftover`."""
         kept = 1 / (1 + self.w * leftover)
         return Site(kept * self.w, kept * self.b)
 
     def draw_leftover(self, explained: np.ndarray, leftover: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        r"""``e`` given :math:`\phi^T u`: variance :math:`v_e = leftover / (1 + w\, leftover)`, mean
+        r"""Draws ``e`` given :math:`\phi^T u`: variance :math:`v_e = leftover / (1 + w\, leftover)`, mean
         :math:`v_e\, (b - w\, \phi^T u)`."""
         if not leftover.any():
             return np.zeros_like(explained)
@@ -59,7 +59,7 @@ class Site(NamedTuple):
 
 
 class Tilted(NamedTuple):
-    """A Gaussian of ``f`` times a power of the likelihood: logarithm of its integral, mean and variance."""
+    """A Gaussian of ``f`` times a power of the likelihood: the logarithm of its integral, its mean and its variance."""
 
     log_total: np.ndarray
     mean: np.ndarray
@@ -67,14 +67,14 @@ class Tilted(NamedTuple):
 
 
 class Augmentation(Protocol):
-    """What the sampler asks of a likelihood; ``c`` is the weight of each row."""
+    """What the sampler needs of a likelihood; ``c`` is the weight of each row."""
 
     def start(self, y: np.ndarray, c: np.ndarray) -> Site:
         """The mean site at ``f = 0``."""
         ...
 
     def drawn(self, y: np.ndarray, f: np.ndarray, c: np.ndarray, largest: float, rng: np.random.Generator) -> Site:
-        """The site of a scale drawn given ``f``, of no more than the ``largest`` precision."""
+        """The site for a scale drawn given ``f``, with at most the ``largest`` precision."""
         ...
 
     def tilted(self, y: np.ndarray, mu: np.ndarray, v: np.ndarray, k: np.ndarray) -> Tilted:
@@ -83,7 +83,7 @@ class Augmentation(Protocol):
 
 
 def augmentation_of(likelihood: Likelihood) -> Augmentation:
-    """The augmentation that draws from a likelihood, or from the one that it bounds; otherwise a TypeError."""
+    """The augmentation of a likelihood, or of the one that it bounds; raises TypeError if there is none."""
     if isinstance(likelihood, (Hinge, AugmentedHinge, PointHinge)):
         return HingeScales()
     quadrature = isinstance(likelihood, Quadrature) and isinstance(likelihood.model, Logistic)
@@ -111,8 +111,8 @@ class HingeScales:
         .. math:: Z = \Phi(-z/s) + e^{2 k (k v - z)} \Phi(z/s - 2 k s), \quad
                   E z = z - 2 k v p, \quad Var = v + (2 k v)^2 p (1 - p) - 2 k v^2 N(z/s) / (s Z),
 
-        ``p`` being the share of the second term: from :math:`\partial \log Z / \partial z = -2 k p`, since the slopes
-        of the two :math:`\Phi` cancel.
+        where ``p`` is the share of the second term of ``Z``.  This follows from
+        :math:`\partial \log Z / \partial z = -2 k p`, since the derivatives of the two :math:`\Phi` cancel.
         """
         v = np.maximum(v, 1e-24)
         z, s = 1 - y * mu, np.sqrt(v)
@@ -145,11 +145,11 @@ class PolyaGamma:
         return Site(np.minimum(w, largest), c * y / 2)
 
     def tilted(self, y: np.ndarray, mu: np.ndarray, v: np.ndarray, k: np.ndarray) -> Tilted:
-        r"""By the trapezoidal rule in ``x``, :math:`y f = t + \delta \sinh x`, about the mode ``t``.
+        r"""By the trapezoidal rule in ``x``, with :math:`y f = t + \delta \sinh x` around the mode ``t``.
 
-        The logarithm of the density bends by at least :math:`1/v`, so that it has nothing beyond a few :math:`\sqrt v`
-        of its mode, and by :math:`\delta^{-2} = 1/v + k \sigma(t) \sigma(-t)` at it: nodes are dense where either
-        the Gaussian or the logistic edge wants them, and the rule converges exponentially.
+        The negative log-density has a curvature of at least :math:`1/v`, so its mass beyond a few :math:`\sqrt v` from
+        the mode is negligible, and of :math:`\delta^{-2} = 1/v + k \sigma(t) \sigma(-t)` at the mode.  So nodes are
+        dense where either the Gaussian or the logistic factor requires it, and the rule converges exponentially.
         """
         v = np.maximum(v, 1e-24)
         nu = y * mu
@@ -169,10 +169,10 @@ class PolyaGamma:
 
 
 def _mode_gap(nu: np.ndarray, v: np.ndarray, k: np.ndarray) -> np.ndarray:
-    r"""How far the mode lies from the mean, :math:`g = k v \sigma(-\nu - g)`: by Newton's steps, halving where they
-    would leave the bracket.
+    r"""The distance of the mode from the mean, :math:`g = k v \sigma(-\nu - g)`, by Newton steps, with bisection where
+    these would leave the bracket.
 
-    The bracket: at :math:`g = \max(-\nu, 0) + \log(1 + k v)` the right side is at most
+    The upper end of the bracket: at :math:`g = \max(-\nu, 0) + \log(1 + k v)` the right side is at most
     :math:`k v / (2 + k v) \le \log(1 + k v)`.
     """
     low, high = np.zeros_like(nu), np.maximum(-nu, 0) + np.log1p(k * v)
@@ -188,15 +188,16 @@ def _mode_gap(nu: np.ndarray, v: np.ndarray, k: np.ndarray) -> np.ndarray:
 
 def _far_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     r""":math:`PG(c, f)` for large :math:`|f|`: the first term of its density, an inverse Gaussian of mean
-    :math:`c / (2 |f|)` and shape :math:`c^2 / 4`, has the mass :math:`(1 + e^{-|f|})^c`, and the others make up for it.
+    :math:`c / (2 |f|)` and shape :math:`c^2 / 4`, has the mass :math:`(1 + e^{-|f|})^c`.  The other terms, which
+    offset the excess, are negligible.
     """
-    least = np.finfo(float).tiny  # of rows that hardly weigh anything, squares are no numbers
+    least = np.finfo(float).tiny  # for tiny weights, squares underflow
     return rng.wald(np.maximum(c / (2 * np.abs(f)), least), np.maximum(c**2 / 4, least))
 
 
 def _small_polya_gamma(c: np.ndarray, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     r""":math:`\frac{1}{2 \pi^2} \sum_{k \ge 1} g_k / ((k - \frac12)^2 + f^2 / (4 \pi^2))` with
-    :math:`g_k \sim Gamma(c, 1)`: the first of these, and the mean of the others."""
+    :math:`g_k \sim Gamma(c, 1)`: the first terms are drawn, and the others replaced by their mean."""
     part = 1 / (2 * np.pi**2 * ((np.arange(_N_GAMMAS)[:, None] + 0.5) ** 2 + (f / (2 * np.pi)) ** 2))
     x = np.maximum(np.abs(f), 1e-6) / 2
     rest = np.tanh(x) / (4 * x) - part.sum(axis=0)

@@ -1,4 +1,4 @@
-"""The sampler: chains that take their turns together."""
+"""Markov chains, and their iterations, which all chains take together."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..rows import Features, Latent
 from .augmentation import Augmentation, Site, augmentation_of
 from .left_out import Without, as_foretold, without_rows
 
-#: The largest precision of a site: nothing is left of the others in a sum with more, and no draw is wider for it.
+#: The largest precision of a site.  In sums, more would swamp all other sites, and make draws hardly narrower.
 _LARGEST_PRECISION = 1e10
-#: How much farther than draws from it chains begin from the mean of a belief: mixing shows only from afar.
+#: Chains start this many times as far from a belief's mean as a draw from it, since overdispersion reveals mixing.
 _OVERDISPERSION = 2.0
-#: Turns that are worth a thread each, in products: rows times squared weights.
+#: The least work of an iteration, rows times squared weights, for which each chain gets its own thread.
 _WORTH_A_THREAD = 50_000_000
 
 
 class Turn(NamedTuple):
-    """One turn of a chain; ``given_scales`` is the belief that the weights were drawn from."""
+    """One iteration of a chain; ``given_scales`` is the belief from which the weights were drawn."""
 
     weights: np.ndarray
     seen: np.ndarray
@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What the chains of a problem share, labels and weights block by block."""
+    """Data shared by all chains of a problem, with labels and weights block by block."""
 
     problem: Problem
     augmentation: Augmentation
@@ -58,8 +58,8 @@ class Data(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What one block of rows has to say in a turn: ``natural`` are its sums ``(G, h)``, by sites that are ``spared``
-    leftovers; ``features`` are there if they were drawn."""
+    """The result of one block of rows in an iteration: ``natural`` are its sums ``(G, h)`` of the ``spared`` sites,
+    from which leftovers are integrated out; ``features`` is None unless entries were drawn."""
 
     natural: tuple[Any, Array]
     log_likelihood: float
@@ -70,11 +70,11 @@ class _Block(NamedTuple):
 
 
 class Chain:
-    """Where a sampler stands: weights, what the prior infers beside them, and the sites of each block's rows."""
+    """The state of a chain: weights, what the prior infers besides them, and the sites of each block's rows."""
 
     def __init__(self, data: Data, start: Any, rng: np.random.Generator) -> None:
         self._data, self._prior = data, data.problem.prior
-        # A stream for each block and one for the weights: draws do not depend on the number of threads.
+        # One stream for each block and one for the weights, so that draws do not depend on the number of threads.
         streams: list[Any] = rng.spawn(1 + len(data.y))
         self._rng, self._rngs = streams[0], streams[1:]
         mean = to_numpy(start.mean)
@@ -89,13 +89,13 @@ class Chain:
         self._natural: Any = None
 
     def begin(self, leave_out: bool) -> None:
-        """Forgets a turn that was not finished; says whether the next is to leave rows out, if there is a belief."""
+        """Starts an iteration, discarding an unfinished one; ``leave_out`` takes effect once there is a belief."""
         self._blocks, self._natural, self._leaving = [], None, None
         if leave_out and self._given_scales is not None:
             self._leaving = self._prior.effective(self._given_scales).seen_by(self._data.reference)
 
     def visit(self, index: int, features: Features) -> _Block:
-        """New missing entries, leftovers and scales for one block of rows."""
+        """Draws missing entries, leftovers and scales for one block of rows."""
         data, rng = self._data, self._rngs[index]
         y, c, site = data.y[index], data.weight[index], self._sites[index]
         without = None if self._leaving is None else self._without(index, features)
@@ -110,12 +110,12 @@ class Chain:
         return _Block(natural, log_likelihood, site, spared, None if drawn is features else drawn, without)
 
     def hear(self, block: _Block) -> None:
-        """The next block; sums are added as they come: many blocks of them need not fit in memory."""
+        """Takes the next block; sums are added immediately, since those of many blocks may not fit in memory."""
         self._natural = block.natural if self._natural is None else combined(self._natural, 1, block.natural)
         self._blocks.append(block._replace(natural=()))
 
     def conclude(self) -> Turn:
-        """The weights given all sites, then all else given the weights."""
+        """Draws the weights given all sites, then everything else given the weights."""
         (G, h), blocks = self._natural, self._blocks
         belief = self._prior.given(G, h, self._hyper)
         weights, hyper = self._prior.drawn(G, h, belief, self._rng)
@@ -128,7 +128,7 @@ class Chain:
         return Turn(weights, seen, hyper, log_likelihood, belief, Without(*gather_rows(without)) if without else None)
 
     def _without(self, index: int, features: Features) -> Without:
-        """Rows without themselves, by the features that the belief was made with."""
+        """Leave-one-out moments of rows, with the features from which the belief was computed."""
         data, belief, made_with = self._data, self._leaving, self._features[index] or features
         latent = Latent(*map(to_numpy, made_with.moments(belief)))
         rows = self._sites[index], data.y[index], data.weight[index], data.unit[index]
@@ -137,9 +137,9 @@ class Chain:
 
 
 def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> list[Turn]:
-    """One turn of every chain, in threads.
+    """One iteration of every chain, in threads.
 
-    A block is lifted once for all chains; the chains of a table of one block go their own ways, if that is worth it.
+    A block is lifted once for all chains.  If the table has only one block, chains run in parallel if that is worth it.
     """
     table, n_jobs = problem.table, problem.n_jobs
     alone = table.n_blocks == 1

@@ -1,4 +1,4 @@
-"""What a sampler leaves."""
+"""The result of a sampler."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from .chain import Turn
 from .left_out import Weighted
 from .moments import Mixture
 
-#: Numbers of a kind whose mixing is looked at.
+#: The most quantities of each kind whose mixing is checked.
 _WATCHED = 64
 
 
 class Draws(NamedTuple):
-    """Draws of the weights and of what the prior infers beside them, chain by chain, and their moments.
+    """Draws of the weights and of what the prior infers besides them, chain by chain, and their moments.
 
-    ``chains`` and ``seen_chains`` have the shape (chain, draw, weight), the second as rows see them: with what is not
-    included at zero.  ``hypers`` is a ``hyper`` of the prior whose arrays begin with the axes (chain, draw), or None.
-    ``belief`` has the moments of the weights (averages of the conditional moments, which scatter less than those of the
-    draws) and the average of the rest, ``seen`` those that rows see; ``left_out`` the moments of every row without
-    itself.  ``r_hat`` and ``n_effective`` are the worst of many numbers: how far chains are from agreeing, and how many
-    independent draws they are worth.  ``reason`` is draws, time or interrupt.
+    ``chains`` and ``seen_chains`` have the shape (chain, draw, weight).  The second has weights as rows see them: those
+    that are not included are zero.  ``hypers`` is a ``hyper`` of the prior whose arrays have (chain, draw) as their
+    first axes, or None.  ``belief`` has the moments of the weights (averages of conditional moments, which vary less
+    than those of the draws) and the average of the rest; ``seen`` has the moments that rows see.  ``left_out`` has the
+    leave-one-out moments of every row.  ``r_hat`` and ``n_effective`` are the worst values over many quantities: how
+    far chains are from agreeing, and how many independent draws they are worth.  ``reason`` is draws, time or
+    interrupt.
     """
 
     chains: np.ndarray
@@ -41,21 +42,21 @@ class Draws(NamedTuple):
 
     @property
     def weights(self) -> np.ndarray:
-        """Draws of the weights, one a row: chain after chain."""
+        """Draws of the weights, one per row, chain after chain."""
         return self.chains.reshape(-1, self.chains.shape[2])
 
     @property
     def seen_weights(self) -> np.ndarray:
-        """Draws of the weights as rows see them, one a row: chain after chain."""
+        """Draws of the weights as rows see them, one per row, chain after chain."""
         return self.seen_chains.reshape(-1, self.seen_chains.shape[2])
 
     def hyper(self, index: int) -> Any:
-        """What was drawn beside the weights in one of their rows."""
+        """What was drawn besides the weights in the draw with this index."""
         return _mapped(lambda part: part.reshape(-1, *part.shape[2:])[index], self.hypers)
 
 
 class Kept:
-    """Draws so far, all chains at once, and running moments."""
+    """The draws of all chains so far, and running moments."""
 
     def __init__(self, prior: Prior, n_rows: int) -> None:
         self._prior = prior
@@ -68,18 +69,18 @@ class Kept:
         return len(self._turns)
 
     def leave_out(self, turns: list[Turn]) -> None:
-        """Takes note of rows without themselves."""
+        """Adds the leave-one-out moments of rows."""
         for turn in turns:
             if turn.without is not None:
                 self._left_out = self._left_out.plus(turn.without)
 
     def add(self, turns: list[Turn]) -> None:
-        """One more draw of every chain."""
+        """Adds one draw of every chain."""
         for turn in turns:
             self._moments.add(turn.given_scales)
             if turn.seen is not turn.weights:
                 self._seen_moments.add(self._prior.effective(turn.given_scales))
-        # Beliefs are large, and have been added up.
+        # Beliefs are large, and are already part of the running moments.
         self._turns.append([turn._replace(given_scales=None, without=None) for turn in turns])
 
     def draws(self, reason: str) -> Draws:
@@ -104,7 +105,7 @@ class Kept:
 
 
 def _mixing(chains: np.ndarray, hypers: Any) -> tuple[float, float]:
-    """The largest R-hat and the smallest worth of some weights, and of some numbers of each other kind."""
+    """The largest R-hat and the smallest effective sample size over a subset of each kind of quantity."""
     worst, least = [np.nan], [np.nan]
     for part in (chains, *_leaves(hypers)):
         flat = part.reshape(*part.shape[:2], -1)
@@ -113,11 +114,11 @@ def _mixing(chains: np.ndarray, hypers: Any) -> tuple[float, float]:
     return float(np.fmax.reduce(worst)), float(np.fmin.reduce(least))
 
 
-# Nested tuples of arrays: what priors draw ---------------------------------------------------------------------------
+# Nested tuples of arrays, as priors draw them ------------------------------------------------------------------------
 
 
 def _stacked(hypers: list[Any]) -> Any:
-    """One ``hyper`` of many, with an axis for them before all others."""
+    """Many ``hyper`` stacked into one, along a new first axis."""
     first = hypers[0]
     if isinstance(first, tuple):
         return _like(first, (_stacked(list(parts)) for parts in zip(*hypers, strict=True)))
@@ -125,7 +126,7 @@ def _stacked(hypers: list[Any]) -> Any:
 
 
 def _mapped(function: Any, hyper: Any) -> Any:
-    """A function of each array."""
+    """Applies a function to each array."""
     if isinstance(hyper, tuple):
         return _like(hyper, (_mapped(function, part) for part in hyper))
     return None if hyper is None else function(hyper)

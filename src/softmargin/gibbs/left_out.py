@@ -1,12 +1,12 @@
-r"""Leaving rows out of draws that were made with them.
+r"""Leave-one-out moments from draws that used all rows.
 
-Given all scales but its own, a row's ``f`` without the row is Gaussian: the belief with the row's site divided out.  A
-draw then counts as one over the row's likelihood under that Gaussian, because it was made with the row.  Both are
-integrals over ``f`` alone, and scatter far less than the ratios :math:`1 / p(y \mid f)` of the draws themselves,
-whose scatter under the hinge grows as :math:`e^{4 v}`.
+Given the scales of all other rows, a row's leave-one-out ``f`` is Gaussian: the belief with the row's site divided out.
+The importance weight of the draw is one over the row's likelihood under that Gaussian, because the draw was made with
+the row.  Both are integrals over ``f`` alone, and vary far less than the ratios :math:`1 / p(y \mid f)` of the draws
+themselves, whose variance under the hinge grows as :math:`e^{4 v}`.
 
-A row with missing entries entered the belief as they were drawn, with an eye to its label, and is judged as the others
-foretell them: a Gaussian of the moments of that.
+Missing entries of a row were drawn given its label before they entered the belief.  For evaluation, the row's moments
+are instead those with entries predicted from the observed ones, taken as a Gaussian.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..loo import Foretold, LeftOut
 from ..rows import Features, IncompleteFeatures, Latent
 from .augmentation import Augmentation, Site
 
-#: A row can be left out if its importance weights are worth this many draws, and this share of all.
+#: A row is usable if the effective number of its draws is at least this, and this share of all draws.
 _LEAST_WORTH, _LEAST_SHARE = 20.0, 0.01
 
 
 class Without(NamedTuple):
-    """Each row's ``f`` without the row, given all other scales; and ``log r``, what that counts."""
+    """Each row's leave-one-out ``f`` given all other scales, and the logarithm of its importance weight ``r``."""
 
     log_r: np.ndarray
     mean: np.ndarray
@@ -42,16 +42,17 @@ def without_rows(
     rounding: float,
     foretold: Foretold | None = None,
 ) -> Without:
-    r"""The row's whole site is divided out; what is left of its weight, ``c - unit``, is put back as it is.
+    r"""Divides out the row's whole site, and puts its exact likelihood back with the remaining weight ``c - unit``.
 
     .. math:: \mu_{-i} = \mu^0 - c\, (b - w \mu) / (1 - w a), \qquad v_{-i} = v^0 + w c^2 / (1 - w a),
 
-    where :math:`\mu^0, v^0` are the moments of the row as it is foretold and ``c`` its covariance with the row as
-    it entered: for complete rows :math:`\mu`, :math:`v` and ``a`` themselves.
+    where :math:`\mu^0, v^0` are the moments of the row with predicted entries, and the factor ``c`` is their covariance
+    with the row as it entered the belief.  For complete rows these are :math:`\mu`, :math:`v` and ``a``.
     """
     w, b = site.spared(latent.leftover)
     kept = 1 - w * latent.spread
-    # A draw that pins a row to its margin leaves only rounding to divide by, and is passed over: one in 1/rounding^.5.
+    # If a draw pins a row to its margin, only rounding errors are left to divide by.  Such draws, one in 1/rounding^.5,
+    # are skipped.
     sound = kept > rounding**0.5
     kept = np.where(sound, kept, 1.0)
     judged, shared = (latent, latent.spread) if foretold is None else foretold
@@ -62,7 +63,7 @@ def without_rows(
 
 
 def as_foretold(features: Features, made_with: Features, belief: Any) -> Foretold | None:
-    """How rows that entered with drawn entries are judged; None where nothing was missing."""
+    """The moments by which rows with drawn entries are evaluated; None if nothing was missing."""
     if not isinstance(features, IncompleteFeatures):
         return None
     before = features.foreseen(belief)
@@ -72,7 +73,7 @@ def as_foretold(features: Features, made_with: Features, belief: Any) -> Foretol
 
 
 class Weighted(NamedTuple):
-    """Running moments of each row's ``f`` under importance weights ``r``, of which only ratios matter.
+    """Running moments of each row's ``f`` under importance weights ``r``, which are known up to a factor.
 
     ``top`` is the largest ``log r`` so far; sums of ``r`` and of its square are kept relative to it.
     """

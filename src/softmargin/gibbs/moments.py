@@ -1,4 +1,4 @@
-"""The moments of a mixture of beliefs, each an equal share: what many draws leave of the Gaussians they came from."""
+"""The moments of an equally weighted mixture of beliefs: the Gaussians from which weights were drawn."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..gaussian import Belief
 
 
 class Mixture:
-    r"""Running moments, by the law of total variance: the covariance within beliefs, and that of their means.
+    r"""Running moments, by the law of total variance: the covariance within beliefs plus that of their means.
 
-    Covariances are kept at those places where the beliefs themselves hold them: for a dense belief all, for an arrow
-    those of a group with itself and with its path, which is all that rows ask for.
+    Only the covariances that the beliefs themselves hold are kept: all for a dense belief, and for an arrow those of
+    each group with itself and with its path, which is all that rows need.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def _covariances(belief: Any) -> Any:
 
 
 def _products(x: Array, belief: Any) -> Any:
-    """``x x'`` at the places of these covariances."""
+    """The entries of ``x x'`` that correspond to these covariances."""
     if not isinstance(belief, ArrowBelief):
         return x[:, None] * x[None, :]
     layout = belief.layout
@@ -60,9 +60,9 @@ def _products(x: Array, belief: Any) -> Any:
 
 
 def _matched(mean: Array, covariances: Any, like: Any, hyper: Any) -> Any:
-    """A belief with these moments: of the kind of another."""
+    """A belief with these moments, of the same kind as ``like``."""
     if isinstance(like, ArrowBelief):
-        # Its conditionals, with which arrows are drawn, stay those of one belief: there are draws for that.
+        # Its conditionals, which serve to sample, stay those of one belief: there are already draws for that purpose.
         blocks, core = covariances
         return like._replace(mean=mean, blocks=blocks, core_root=_root(core), core_covariance=core, hyper=hyper)
     xp, R = namespace(mean), _root(covariances)
@@ -70,9 +70,9 @@ def _matched(mean: Array, covariances: Any, like: Any, hyper: Any) -> Any:
 
 
 def _root(covariance: Array) -> Array:
-    """``S = R'R`` with ``R`` lower triangular is a Cholesky factor from the far end.
+    """The lower triangular ``R`` with ``S = R'R``: a Cholesky factor with rows and columns reversed.
 
-    Correlations are factorised: weights that are never seen have next to no variance.
+    Correlations are factorised, because weights that are never included have almost no variance.
     """
     xp = namespace(covariance)
     sd = xp.sqrt(xp.clip(xp.linalg.diagonal(covariance), 1e-300))

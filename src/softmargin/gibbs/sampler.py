@@ -1,4 +1,4 @@
-"""Draws from the posterior, by several chains."""
+"""Draws from the posterior with several chains."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..monitor import Monitor
 from .chain import Chain, Data, take_turns
 from .draws import Draws, Kept
 
-#: Draws that even a sampler stopped at once returns, of each chain.
+#: The least number of draws of each chain, even if the sampler is stopped immediately.
 _LEAST_DRAWS = 2
-#: Turns from one that rows are left out of to the next: neighbours resemble each other, and it takes a second pass.
+#: Rows are left out once in this many iterations: successive ones are similar, and it takes a second pass.
 _LEAVE_OUT_EVERY = 4
 
 
@@ -34,13 +34,13 @@ def sample(
 ) -> Draws:
     """Draws from the posterior of a problem whose likelihood is a hinge or logistic.
 
-    Every one of ``n_chains`` chains makes ``warm_up`` turns that are not kept, and then keeps ``n_draws`` draws, each
-    the last of ``thin`` turns.  Chains begin with draws from ``starts``, a belief or a list of one for each chain, put
-    twice as far from its mean: a variational belief is short of warm-up.  By default it is where the prior would begin
-    an ascent.  ``unit`` is the weight to leave out of each row, by default that of one copy.
+    Each of ``n_chains`` chains makes ``warm_up`` iterations that are discarded, and then keeps ``n_draws`` draws, each
+    the last of ``thin`` iterations.  Chains start at draws from ``starts``, a belief or a list with one for each chain,
+    moved twice as far from its mean.  With a variational belief, a short warm-up is enough; the default is where the
+    prior would start an ascent.  ``unit`` is the weight to leave out of each row, by default that of one copy.
 
-    A turn is one pass over the rows.  All chains take it together, so that however the sampler is stopped they have
-    equally many draws; the monitor is told the log-likelihood of their latent values, averaged over chains.
+    An iteration is one pass over the rows.  All chains take it together, so that they have equally many draws whenever
+    the sampler is stopped.  The monitor records the log-likelihood of the latent values, averaged over chains.
     """
     if min(n_draws, thin, n_chains) < 1 or warm_up < 0:
         raise ValueError(
@@ -67,13 +67,13 @@ def sample(
             reason = "interrupt"
         finally:
             monitor.close()
-        while kept.n_draws < min(_LEAST_DRAWS, n_draws):  # stopped while warming up: better a rough answer than none
+        while kept.n_draws < min(_LEAST_DRAWS, n_draws):  # stopped during warm-up: a rough answer is better than none
             kept.add(take_turns(chains, problem, leave_out=False))
         return kept.draws(reason)
 
 
 def _beliefs(problem: Problem, starts: Any, n_chains: int) -> Sequence[Any]:
-    """A belief for each chain to begin from."""
+    """The belief from which each chain starts."""
     if isinstance(starts, list):
         if len(starts) != n_chains:
             raise ValueError(f"starts must be one belief for each of {n_chains} chains, got {len(starts)}.")
@@ -84,7 +84,7 @@ def _beliefs(problem: Problem, starts: Any, n_chains: int) -> Sequence[Any]:
 
 
 def _begun(data: Data, starts: Sequence[Any], rng: Any) -> list[Chain]:
-    """Chains at their starts, each with a stream of its own: none depends on how many others there are."""
+    """Chains at their starts, each with its own random stream, so that none depends on the number of chains."""
     seed = np.random.default_rng(rng).integers(2**63, size=4)
     streams = np.random.default_rng(seed).spawn(len(starts))
     return [Chain(data, start, stream) for start, stream in zip(starts, streams, strict=True)]
