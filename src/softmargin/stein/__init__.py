@@ -4,8 +4,8 @@ Of the density, only the scores :math:`g(x) = \nabla \log p(x)` are needed.  Par
 
 .. math:: \varphi_j = \frac1S \sum_s \bigl[ k(x_s, x_j)\, g(x_s) + \nabla_{x_s} k(x_s, x_j) \bigr],
 
-the steepest descent of the divergence from ``p`` among the smooth fields of a Stein kernel ``k``.  The first term leads
-uphill, the second keeps particles apart.  One particle climbs to the mode.
+the steepest descent of the divergence from ``p`` among the smooth fields of a Stein kernel ``k``.  The first term moves
+particles uphill, the second keeps them apart.  A single particle climbs to the mode.
 
 **What the kernel determines.**  At convergence, :math:`E[g(x) k(x, x_j) + \nabla_x k(x, x_j)] = 0` holds for averages
 over the particles at every ``x_j``: only these properties of the density are reproduced.  With ``S`` particles in ``p``
@@ -13,7 +13,7 @@ coordinates,
 
 * `RBFStein` captures shapes (though not the weights of well separated modes), but variances collapse unless there are
   very few coordinates.  With many, all distances between particles are similar; with the median as the width, kernel
-  values are then all ``1 / (S + 1)``, and the share :math:`\log(S + 1) / p` of each variance remains.
+  values are then all ``1 / (S + 1)``, and only the share :math:`\log(S + 1) / p` of each variance remains.
 * `LinearStein` enforces :math:`E g = 0` and :math:`E[g (x - \bar x)^T] = -I`: for a Gaussian the exact mean and
   covariance (with divisor ``S``), once ``S > p``.  Fewer particles can only fill ``S - 1`` directions, and on average
   the share :math:`(S - 1) / p` of the variance remains.  This kernel only moves, stretches and rotates the cloud as a

@@ -1,4 +1,4 @@
-"""Particles that stand for a density."""
+"""Sampling a density with particles."""
 
 from __future__ import annotations
 

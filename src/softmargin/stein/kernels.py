@@ -1,4 +1,4 @@
-"""Kernels between particles, and the directions they give."""
+"""Kernels between particles, and the directions that they imply."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SteinKernel(ABC):
         return float(largest) / self.strength(particles.shape[0])
 
     def strength(self, n_particles: int) -> float:
-        """How much of its own score a particle feels."""
+        """The factor by which a particle's own score enters its direction."""
         return 1.0
 
 
@@ -66,7 +66,7 @@ class RBFStein(SteinKernel):
 
     def direction(self, particles: Array, scores: Array) -> Array:
         xp = namespace(particles)
-        x = centred(particles)  # or far from the origin differences would be lost in rounding
+        x = centred(particles)  # far from the origin, differences would be lost in rounding
         squares = row_squares(x)
         apart = 1 - xp.eye(x.shape[0], dtype=x.dtype, device=device(x))
         distance = clipped_at_zero(squares[:, None] + squares[None, :] - 2 * (x @ x.T)) * apart
@@ -76,7 +76,7 @@ class RBFStein(SteinKernel):
         return (k @ scores + repulsion) / x.shape[0]
 
     def strength(self, n_particles: int) -> float:
-        """That of a narrow kernel: a wide one settles sooner than its size tells."""
+        """That of a narrow kernel, which is conservative: a wide one converges earlier than its size suggests."""
         return 1 / n_particles
 
 
@@ -182,7 +182,7 @@ class Whitened(SteinKernel):
         return unit * self.kernel.direction(x / unit, unit * scores)
 
     def _turned(self, x: Array, scores: Array) -> Array:
-        """By the covariance: ``x = Q R``, so that ``z = sqrt(S) Q`` and ``A' = R / sqrt(S)``."""
+        """The direction for ``"covariance"``: ``x = Q R``, so that ``z = sqrt(S) Q`` and ``A' = R / sqrt(S)``."""
         S, p = x.shape
         if p >= S:
             raise ValueError(f"{S} particles are too few for a covariance in {p} coordinates: use scale='spread'")
@@ -191,7 +191,7 @@ class Whitened(SteinKernel):
         return self.kernel.direction(math.sqrt(S) * Q, scores @ root.T) @ root
 
     def size(self, particles: Array, direction: Array) -> float:
-        """Directions have the units of the particles here."""
+        """Here, directions have the units of the particles."""
         largest = namespace(direction).max(spread(direction) / or_one(spread(centred(particles))))
         return float(largest) / self.kernel.strength(particles.shape[0])
 
@@ -223,7 +223,7 @@ def default_kernel(n_particles: int, n_coordinates: int) -> SteinKernel:
 
 
 def centred(x: Array) -> Array:
-    """About the mean of the rows."""
+    """Rows minus their mean."""
     return x - namespace(x).mean(x, axis=0)
 
 
@@ -234,18 +234,18 @@ def spread(x: Array) -> Array:
 
 
 def or_one(value: Array) -> Array:
-    """One where a unit is zero: nothing is there to be measured."""
+    """The value, or one where it is zero, for safe division."""
     xp = namespace(value)
     return xp.where(value > 0, value, xp.ones_like(value))
 
 
 def _median_width(distance: Array) -> Array:
-    """``.5 med^2 / log(S + 1)`` from the squared distances, left in an array: a device need not wait."""
+    """``.5 med^2 / log(S + 1)`` from the squared distances, as an array, so that a device need not synchronise."""
     xp = namespace(distance)
     S = distance.shape[0]
     if S == 1:
         return xp.ones_like(distance)
-    both = xp.sqrt(xp.sort(xp.reshape(distance, (-1,)))[S:])  # without the diagonal; every pair is there twice
+    both = xp.sqrt(xp.sort(xp.reshape(distance, (-1,)))[S:])  # without the diagonal; every pair occurs twice
     low, high = (both.shape[0] // 2 - 1) // 2, both.shape[0] // 2 // 2
     med = 0.5 * (both[2 * low : 2 * low + 1] + both[2 * high : 2 * high + 1])
     return or_one(0.5 * med * med / math.log(S + 1))

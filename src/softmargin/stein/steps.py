@@ -1,4 +1,4 @@
-"""From directions to steps."""
+"""Step rules, which turn directions into steps."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Adagrad(NamedTuple):
 
     def advance(self, state: State, direction: Array) -> State:
         xp, r = namespace(direction), direction * direction
-        if state.count > 0:  # without decay it is a sum; with it the first square stands for those before
+        if state.count > 0:  # a sum without decay; with decay, the first square initialises the moving average
             old, new = (1.0, 1.0) if self.decay is None else (self.decay, 1 - self.decay)
             r = old * state.moments[0] + new * r
         return State(state.particles + self.rate * direction / (self.epsilon + xp.sqrt(r)), (r,), state.count + 1)
