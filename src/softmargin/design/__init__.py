@@ -1,7 +1,7 @@
-"""From a table and a formula, or from column names, to the numbers of a mixed model; no inference here.
+"""Design matrices of mixed models, from a table and a formula or column names; there is no inference here.
 
-A `Design` is learnt from one table and turns that one and any later one into a matrix of the same columns: fixed
-effects, spline bases, random slopes, and the codes of groups.  Categories, knots and means are those of the first.
+A `Design` is learned from one table, and maps this and any later table to a matrix with the same columns: fixed
+effects, spline bases, random slopes, and codes of groups.  Categories, knots and means are those of the first table.
 """
 
 from .design import Design, Factor, SplineTerm

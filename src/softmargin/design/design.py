@@ -1,4 +1,4 @@
-"""Designs: which columns a model has, and what they are in a table."""
+"""Designs: the columns of a model, and how to compute them from a table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Factor(NamedTuple):
 
 
 class _Term(NamedTuple):
-    """A random term by the places of its slopes and grouping among those of the design."""
+    """A random term: the indices of its slopes and of its grouping among those of the design."""
 
     slopes: int
     grouping: int
@@ -57,10 +57,10 @@ class _Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Design:
-    """Everything that is needed to make the same columns from another table.
+    """Everything needed to compute the same columns from another table.
 
     Columns of the matrix, in order: fixed effects (no column for the intercept), splines, random slopes, and the code
-    of the group for each grouping factor (-1: a group that is new).
+    of the group for each grouping factor (-1 for a new group).
 
     >>> X = np.array([[0.5, 7], [1.5, 3], [2.5, 7]])
     >>> design = Design.from_columns(X, groups=1)
@@ -82,9 +82,9 @@ class Design:
 
     @classmethod
     def from_formula(cls, formula: str, frame: Any, weight: np.ndarray | None = None) -> Design:
-        """``"y ~ a*b + s(x) + (1 + a|group)"``, or without the response; `response` then takes the labels as given.
+        """``"y ~ a*b + s(x) + (1 + a|group)"``, or without the response; then `response` returns the labels as given.
 
-        ``weight`` says how many copies there are of each row.
+        ``weight`` is the number of copies of each row.
         """
         parts = read(formula)
         frame = _with_rows(frame)
@@ -113,17 +113,17 @@ class Design:
         intercept: bool = True,
         weight: np.ndarray | None = None,
     ) -> Design:
-        """All columns are fixed effects but those of ``groups``.
+        """All columns except those of ``groups`` are fixed effects.
 
         Parameters
         ----------
         X : frame, or array of shape (n_rows, n_columns), whose columns are named by their positions
         groups : a column, a list of columns, or a dict from column to the list of columns whose slopes vary by group
-            A tuple of columns within the list or dict stands for the groups that they make together.
-        splines : list of columns that have a curve beside their line, or a dict from column to number of functions
+            A tuple of columns within the list or dict stands for the groups that they define jointly.
+        splines : list of columns with a curve in addition to their line, or a dict from column to number of functions
         feature_names : names of an array's columns, for reports
-        intercept : whether the model has one
-        weight : how many copies there are of each row
+        intercept : whether the model has an intercept
+        weight : number of copies of each row
         """
         X = _with_rows(X)
         known = tables.names(X)
@@ -160,7 +160,7 @@ class Design:
         return matrix
 
     def response(self, frame: Any, y: Any = None) -> np.ndarray:
-        """The labels: the column that the formula names, or ``y``, which must agree with that column if it is there."""
+        """The labels: the column that the formula names, or ``y``, which must agree with that column if both exist."""
         named = self.response_name
         if named is None or (y is not None and named not in tables.names(frame)):
             if y is None:
@@ -176,7 +176,7 @@ class Design:
         return labels
 
     def nesting(self, matrix: np.ndarray) -> Nesting:
-        """Which of the factors lie within which, by the codes in the matrix of the rows that the model is fitted to."""
+        """How the factors are nested, by the codes in the matrix of the training rows."""
         codes = [matrix[:, factor.code].astype(np.int64) for factor in self.factors]
         return nesting(codes, [f.n_groups for f in self.factors], [len(f.columns) for f in self.factors])
 
@@ -209,7 +209,7 @@ class Design:
 
     @cached_property
     def spline_terms(self) -> tuple[SplineTerm, ...]:
-        """The splines by name, and their columns."""
+        """The names of the splines, and their columns."""
         ends = self.n_fixed + np.cumsum([0, *(spline.n_columns for spline in self.splines)])
         return tuple(
             SplineTerm(spline.name, slice(int(start), int(stop)))
@@ -218,7 +218,7 @@ class Design:
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
-        """The random terms, those of one grouping factor together where none of their columns are correlated."""
+        """The random terms; those of one grouping factor are combined if none of their columns are correlated."""
         starts = self._first_slope + np.cumsum([0, *(len(slopes.names) for slopes in self.slopes)])
         found: list[Factor] = []
         for term in self.terms:
@@ -240,7 +240,7 @@ class Design:
         return self._first_slope + sum(len(slopes.names) for slopes in self.slopes)
 
     def _checked(self) -> Design:
-        _ = self.factors  # raises where terms repeat each other
+        _ = self.factors  # raises an error if terms repeat each other
         if not self.n_fixed and not self.intercept and not self.terms:
             raise ValueError("The model has no terms.")
         if self.response_name is not None and self.response_name in self.inputs:
@@ -249,7 +249,7 @@ class Design:
 
 
 def _add(found: list[Factor], factor: Factor) -> None:
-    """Adds a random term to others: as a part of one over the same groups, or under another name."""
+    """Adds a random term to others: merged with one for the same groups, or under its own name."""
     same = [other for other in found if other.code == factor.code]
     repeated = [name for other in same for name in other.columns if name in factor.columns]
     if repeated:
@@ -281,7 +281,7 @@ def _same(labels: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _slopes(X: Any, groups: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Groups, however given: from the columns that make a factor to those whose slopes vary by it."""
+    """Groups in any format, as a dict from the columns that define a factor to those whose slopes vary by it."""
     pairs = list(groups.items()) if isinstance(groups, Mapping) else [(group, ()) for group in _listed(groups)]
     if len(tables.names(X)) < X.shape[0] == len(pairs):
         raise ValueError("groups must name columns of X: add the group labels to X, as a column.")
@@ -295,7 +295,7 @@ def _slopes(X: Any, groups: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def _listed(names: Any) -> list[Any]:
-    """Names, of which one may stand alone and none may be None."""
+    """A list of names, from a list, a single name, or None."""
     if names is None:
         return []
     return list(names) if np.iterable(names) and not isinstance(names, str) else [names]
@@ -306,13 +306,13 @@ def _as_options(splines: Any) -> dict[Any, Any]:
 
 
 def _keys(X: Any, group: Any) -> tuple[Any, ...]:
-    """The columns that make a group: one, or those of a tuple that is not itself a name."""
+    """The columns that define a group: one, or those of a tuple that is not itself a name."""
     several = isinstance(group, tuple) and group not in tables.names(X)
     return tuple(_key(X, name) for name in group) if several else (_key(X, group),)
 
 
 def _key(X: Any, name: Any) -> Any:
-    """A column by its name, or by its position in an array, counted from the start."""
+    """A column's name, or its non-negative position in an array."""
     known = tables.names(X)
     if not hasattr(X, "columns") and isinstance(name, (int, np.integer)) and -len(known) <= name < 0:
         return int(name) + len(known)

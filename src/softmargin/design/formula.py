@@ -1,8 +1,8 @@
-"""Formulas, read and evaluated by the package formulae.
+"""Formulas, parsed and evaluated by the package formulae.
 
-Two things are done here because formulae would lose them: the bars of random terms are cut out of the text first, so
-that it stays known which columns vary together (``(x|g)``, or not: ``(x||g)``), and missing values are replaced while
-columns are computed and put back afterwards, so that no row is dropped and no mean is spoilt.
+Two things are done here, because formulae would lose information.  Random terms are cut out of the text first, in order
+to keep track of which columns vary together (``(x|g)``) and which do not (``(x||g)``).  Missing values are replaced
+while columns are computed and restored afterwards, so that no row is dropped and no mean is distorted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAKES_CATEGORIES = ("B", "C", "S", "T", "binary")
 
 
 class RandomTerm(NamedTuple):
-    """``(varying | grouping)``: which columns vary by group, and the columns that make a group."""
+    """``(varying | grouping)``: the columns that vary by group, and the columns that define a group."""
 
     varying: str
     grouping: tuple[str, ...]
@@ -29,7 +29,7 @@ class RandomTerm(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """A formula, taken apart."""
+    """A parsed formula."""
 
     text: str
     response: str | None
@@ -39,7 +39,7 @@ class Formula(NamedTuple):
 
 
 def read(formula: str) -> Formula:
-    """The parts of ``"y ~ fixed + s(x) + (varying | group)"``; the response may be left out."""
+    """Parses ``"y ~ fixed + s(x) + (varying | group)"``; the response is optional."""
     _formulae()
     if not isinstance(formula, str):
         raise ValueError(f"formula must be a string such as 'y ~ x + (1|group)', got {formula!r}.")
@@ -78,7 +78,7 @@ def _formulae() -> Any:
 
 
 def _cut(text: str, marks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Pieces of a formula, each with the mark before it, cut at marks outside of brackets and quotes.
+    """Splits a formula at marks outside brackets and quotes; each piece comes with the mark before it.
 
     >>> _cut("a - f(b + 1) + `c + d`", ("+", "-"))
     [('', 'a '), ('-', ' f(b + 1) '), ('+', ' `c + d`')]
@@ -94,7 +94,7 @@ def _cut(text: str, marks: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _bar(text: str) -> tuple[str, str, bool] | None:
-    """The two sides of a bar in brackets, and whether what varies is correlated."""
+    """The two sides of a bar in brackets, and whether varying columns are correlated; None if there is no bar."""
     text = text.strip()
     if not (text.startswith("(") and text.endswith(")")):
         return None
@@ -107,7 +107,7 @@ def _bar(text: str) -> tuple[str, str, bool] | None:
 
 
 def _random_terms(varying: str, factors: str, correlated: bool, formula: str) -> list[RandomTerm]:
-    """A term for each factor on the right: ``a/b`` is ``a + a:b``."""
+    """A term for each factor on the right of a bar: ``a/b`` means ``a + a:b``."""
     from formulae.terms import Intercept, Variable
 
     found = []
@@ -134,7 +134,7 @@ def _response(sides: list[str], formula: str) -> str | None:
 
 
 def _terms(text: str, formula: str) -> list[Any]:
-    """The terms of a part of a formula without bars."""
+    """The terms of a formula, or part of one, without bars."""
     from formulae.parser import Parser
     from formulae.resolver import Resolver
     from formulae.scanner import Scanner
@@ -146,7 +146,7 @@ def _terms(text: str, formula: str) -> list[Any]:
         if not parser.at_end():  # formulae would ignore the rest
             raise ValueError(f"did not expect {parser.peek().lexeme!r}")
         found = Resolver(tree).resolve()
-    except Exception as error:  # its errors have no common class
+    except Exception as error:  # errors of formulae have no common class
         raise ValueError(f"Could not read {text!r} in the formula {formula!r}: {error}") from error
     terms = found.common_terms if isinstance(found, Model) else [found]
     numbers = [name for term in terms if isinstance(term, Term) for name in term.var_names if not isinstance(name, str)]
@@ -156,7 +156,7 @@ def _terms(text: str, formula: str) -> list[Any]:
 
 
 def _without_splines(terms: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Terms with each ``s(x, df=...)`` replaced by its line ``x``, and the degrees of freedom by column."""
+    """Terms with each ``s(x, df=...)`` replaced by its linear term ``x``, and the degrees of freedom by column."""
     from formulae.terms import Term, Variable
 
     straight, splines = [], {}
@@ -193,7 +193,7 @@ def _spline(call: Any) -> tuple[str, Any]:
 
 
 class _Known:
-    """What a formula may call beside columns: NumPy as ``np``, and formulae's transforms."""
+    """Names that a formula may use besides columns: NumPy as ``np``, and formulae's transforms."""
 
     @property
     def namespace(self) -> dict[str, Any]:
@@ -204,17 +204,17 @@ class _Known:
 
 
 class _Variable(NamedTuple):
-    """What is remembered of a column: its levels, or some number of its kind that can stand in where one is missing."""
+    """What is stored of a column: its levels, or a number of its type that replaces missing ones during evaluation."""
 
     levels: Levels | None
     stand_in: Any
 
 
 class FormulaColumns:
-    """Columns of terms, with the state (categories, means, knots) of the frame that they were learnt from.
+    """Columns of terms, with the state (categories, means, knots) of the frame from which they were learned.
 
-    A missing number makes every column that derives from it missing; where ``use`` says what the columns are for, they
-    must be complete.
+    A missing number makes every column derived from it missing.  If ``use`` says what the columns are for, they must be
+    complete.
     """
 
     def __init__(self, terms: list[Any], X: Any, use: str | None = None) -> None:
@@ -228,7 +228,7 @@ class FormulaColumns:
         rest = [term for term in terms if not isinstance(term, Intercept)]
         try:
             with np.errstate(all="ignore"):
-                for term in rest:  # means and knots come from rows where the term is known
+                for term in rest:  # means and knots come from rows where the term is not missing
                     term.set_type(frame[~_any(missing, term, len(frame))], _Known())
                 model = DesignMatrices(Model(*terms), frame, _Known())
         except (KeyError, AttributeError) as error:
@@ -249,7 +249,7 @@ class FormulaColumns:
         return tuple(self.variables)
 
     def matrix(self, X: Any) -> np.ndarray:
-        """A row for each row of ``X``, a column for each of ``names``."""
+        """One row for each row of ``X``, and one column for each of ``names``."""
         frame, missing = self._complete(X)
         matrix, start, every = np.empty((len(frame), len(self.names))), 0, self._with_every_level(frame)
         for term in self.terms:
@@ -265,7 +265,7 @@ class FormulaColumns:
         return matrix
 
     def _with_every_level(self, frame: Any) -> Any:
-        """The rows, and after them some in which every category occurs: formulae's C() and S() ask for that."""
+        """The rows, followed by some in which every category occurs, as formulae's C() and S() require."""
         import pandas as pd
 
         sizes = [len(variable.levels.labels) for variable in self.variables.values() if variable.levels is not None]
@@ -280,7 +280,7 @@ class FormulaColumns:
         return pd.concat([frame, extra], ignore_index=True)
 
     def _complete(self, X: Any) -> tuple[Any, dict[str, np.ndarray]]:
-        """The columns in use without gaps, as pandas has them, and where the gaps were."""
+        """The columns in use as a pandas frame with gaps filled, and the positions of the gaps."""
         import pandas as pd
 
         columns, gaps = {}, {}
@@ -301,7 +301,7 @@ class FormulaColumns:
 
 
 def _variables(terms: list[Any], X: Any) -> list[str]:
-    """The columns that terms use, in order; names that functions know need not be columns."""
+    """The columns that terms use, in order; names of known functions need not be columns."""
     used = dict.fromkeys(name for term in terms for name in sorted(term.var_names) if name)
     known = set(tables.names(X))
     wanted = [name for name in used if name in known or name not in _Known().namespace]
@@ -316,7 +316,7 @@ def _remembered(X: Any, name: str, terms: list[Any]) -> _Variable:
     observed = np.flatnonzero(~tables.missing(values))
     if not len(observed):
         raise ValueError(f"Column {name!r} is missing in every row: drop it from the formula.")
-    # Products of integers may overflow, but as labels of levels they look better: C(x)[1], not C(x)[1.0].
+    # Products of integers may overflow, so floats are used, except for labels of levels: C(x)[1], not C(x)[1.0].
     calls = [part for term in terms for part in getattr(term, "components", ()) if hasattr(part, "call")]
     is_label = any(part.call.callee in _MAKES_CATEGORIES and name in part.var_names for part in calls)
     whole = is_label and values.dtype.kind in "biu"
@@ -324,7 +324,7 @@ def _remembered(X: Any, name: str, terms: list[Any]) -> _Variable:
 
 
 def _any(missing: dict[str, np.ndarray], term: Any, n_rows: int) -> np.ndarray:
-    """Rows in which some column of a term is missing."""
+    """The rows in which any column of a term is missing."""
     masks = [missing[name] for name in term.var_names if name in missing]
     return np.logical_or.reduce([np.zeros(n_rows, dtype=bool), *masks])
 
@@ -337,7 +337,7 @@ def _refuse_undefined(name: str, block: np.ndarray) -> None:
 
 
 def _refuse_missing_categories(term: Any, missing: dict[str, np.ndarray]) -> None:
-    """Numbers that a formula makes categories of, such as C(x), must be there like other categories."""
+    """Refuses missing numbers in terms such as C(x), which turn them into categories."""
     for component in term.components:
         gaps = component.var_names & set(missing)
         if component.kind == "categoric" and gaps:
@@ -347,7 +347,7 @@ def _refuse_missing_categories(term: Any, missing: dict[str, np.ndarray]) -> Non
 
 
 def _forget_rows(terms: list[Any]) -> None:
-    """Drops the rows that formulae keeps in its terms, and modules, which cannot be pickled."""
+    """Drops the rows that formulae stores in its terms, and modules, which cannot be pickled."""
     for term in terms:
         term.data = None
         for component in term.components:

@@ -1,4 +1,4 @@
-"""Labels: the levels of categories in the fixed part, and of groups."""
+"""Levels of categories in the fixed part, and of groups."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy as np
 
 from . import tables
 
-#: More levels than this in the fixed part are groups that somebody forgot to name.
+#: A column with more levels than this in the fixed part was probably meant as groups.
 _MOST_LEVELS = 1000
 _LEVELS_SHOWN = 8
 _EXACT_INTEGERS = 2.0**53
 
 
-#: A table of whole numbers may have so many places for each of them.
+#: The most entries of a lookup table of integers for each integer in use.
 _MOST_GAPS = 16
 
 
 class Levels(NamedTuple):
-    """The distinct labels of a column in their order, whatever the order of the rows."""
+    """The distinct labels of a column in sorted order, which does not depend on the order of rows."""
 
     labels: np.ndarray
 
     @classmethod
     def of(cls, values: np.ndarray) -> Levels:
-        """The labels of a complete column, sorted; whole numbers as integers, also if they came as floats."""
+        """The labels of a complete column, sorted; whole numbers as integers, even if given as floats."""
         if tables.is_numeric(values):
             labels = _distinct(values)
-            size = abs(labels.astype(np.float64))  # half precision does not know how far integers are exact
+            size = abs(labels.astype(np.float64))  # half precision cannot represent the limit
             whole = labels.dtype.kind == "f" and np.all((labels == np.rint(labels)) & (size < _EXACT_INTEGERS))
             return cls(labels.astype(np.int64) if whole else labels)
         try:
@@ -40,33 +40,33 @@ class Levels(NamedTuple):
             raise ValueError(f"Labels must be strings, numbers or the like; one is not: {error}.") from error
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        """The place of each label among the levels; -1 for labels that are not among them."""
+        """The index of each label among the levels; -1 for labels that are not among them."""
         if tables.is_numeric(values) and tables.is_numeric(self.labels):
             if self._are_dense and values.dtype.kind in "iu":
                 return self._looked_up(values)
             place = np.minimum(np.searchsorted(self.labels, values), max(len(self.labels) - 1, 0))
             return np.where(self.labels[place] == values, place, -1)
-        # Looked up in C and without a sort: as fast for a million strings as the sorted search is for numbers.
+        # Dictionary lookups in C: as fast for a million strings as binary search is for numbers.
         place = dict(zip(self.labels.tolist(), range(len(self.labels)), strict=True))
         return np.fromiter(map(place.get, values.tolist(), repeat(-1)), np.int64, len(values))
 
     @property
     def _are_dense(self) -> bool:
-        """Whether a table of all whole numbers between the first label and the last is not much longer than theirs."""
+        """Whether labels are integers so dense that a lookup table over their range is not too large."""
         whole = self.labels.dtype.kind in "iu" and len(self.labels) > 0
         return whole and int(self.labels[-1]) - int(self.labels[0]) < _MOST_GAPS * len(self.labels)
 
     def _looked_up(self, values: np.ndarray) -> np.ndarray:
-        """Codes of whole numbers by a table, many times as fast as by a search."""
+        """Codes of integers from a lookup table, which is many times as fast as a search."""
         first, last = int(self.labels[0]), int(self.labels[-1])
-        table = np.full(last - first + 2, -1, dtype=np.int64)  # one more, for those that lie outside
+        table = np.full(last - first + 2, -1, dtype=np.int64)  # the last entry is for values outside the range
         table[self.labels.astype(np.int64) - first] = np.arange(len(self.labels))
         inside = (values >= first) & (values <= last)
         return table[np.where(inside, values.astype(np.int64), last + 1) - first]
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct numbers, sorted; of whole ones close together by counting, without a sort."""
+    """The distinct numbers, sorted; dense integers are counted instead of sorted."""
     if values.dtype.kind not in "iu" or len(values) == 0:
         return np.unique(values)
     first, last = int(values.min()), int(values.max())
@@ -76,7 +76,7 @@ def _distinct(values: np.ndarray) -> np.ndarray:
 
 
 def as_objects(labels: Iterable[Any]) -> np.ndarray:
-    """Labels, which may be tuples, in an array of one dimension."""
+    """Labels, which may be tuples, in a one-dimensional array."""
     labels = list(labels)
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
@@ -94,7 +94,7 @@ def _in_order(labels: set[Any]) -> list[Any]:
 
 
 def categories(X: Any, name: Any) -> Levels:
-    """The levels of a category in the fixed part; the first is what the others are compared with."""
+    """The levels of a category in the fixed part, of which the first is the reference."""
     values = _categorical(X, name)
     levels = Levels.of(values)
     if any(isinstance(label, (date, timedelta, np.datetime64, np.timedelta64)) for label in levels.labels.tolist()):
@@ -109,7 +109,7 @@ def categories(X: Any, name: Any) -> Levels:
 
 
 def category_codes(X: Any, name: Any, levels: Levels) -> np.ndarray:
-    """Codes of a category in the fixed part, whose levels must all be known."""
+    """Codes of a category in the fixed part; raises an error for unknown levels."""
     values = _categorical(X, name)
     codes = levels.codes(values)
     unseen = _in_order(set(values[codes < 0].tolist()))
@@ -152,7 +152,7 @@ class Grouping(NamedTuple):
 
     @property
     def labels(self) -> np.ndarray:
-        """The label of each group; tuples where several columns make a group."""
+        """The label of each group; tuples if several columns define a group."""
         places = np.unravel_index(self.keys, [len(levels.labels) for levels in self.levels])
         labels = [levels.labels[place] for levels, place in zip(self.levels, places, strict=True)]
         if len(labels) == 1:
@@ -160,12 +160,12 @@ class Grouping(NamedTuple):
         return as_objects(zip(*(part.tolist() for part in labels), strict=True))
 
     def codes(self, X: Any) -> np.ndarray:
-        """The group of each row; -1 where it is a new one."""
+        """The group of each row; -1 if it is new."""
         keys = self._keys(X)
         return keys if len(self.columns) == 1 else Levels(self.keys).codes(keys)
 
     def _keys(self, X: Any) -> np.ndarray:
-        """One number for each combination of labels; -1 where one of them is new."""
+        """One integer for each combination of labels; -1 if any label is new."""
         keys, known = np.zeros(X.shape[0], dtype=np.int64), np.ones(X.shape[0], dtype=bool)
         for name, levels in zip(self.columns, self.levels, strict=True):
             codes = levels.codes(_grouped(X, name))

@@ -1,4 +1,4 @@
-"""Which grouping factors lie within which."""
+"""Nesting of grouping factors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 class Nesting(NamedTuple):
-    """A chain of factors, finest first, and the rest.
+    """A chain of nested factors, finest first, and the rest.
 
-    ``parents[l]`` gives, for each group of ``chain[l]``, the group of ``chain[l + 1]`` that it lies in, so there is one
-    array fewer than factors in the chain.  ``crossed`` are the factors outside of it.
+    ``parents[l]`` gives, for each group of ``chain[l]``, the group of ``chain[l + 1]`` in which it is nested, so there
+    is one array fewer than factors in the chain.  ``crossed`` are the factors outside the chain.
     """
 
     chain: tuple[int, ...]
@@ -21,10 +21,11 @@ class Nesting(NamedTuple):
 
 
 def nesting(codes: Sequence[np.ndarray], sizes: Sequence[int], widths: Sequence[int] | None = None) -> Nesting:
-    """The chain that starts at the factor of most groups and leaves the fewest weights outside.
+    """The chain that starts at the factor with the most groups and leaves the fewest weights outside.
 
-    ``codes`` has the group of each row for each factor, ``sizes`` the number of groups, ``widths`` the weights of a
-    group.  Rows decide: a factor lies within another if each of its groups occurs with one group of the other only.
+    For each factor, ``codes`` has the group of each row, ``sizes`` the number of groups, and ``widths`` the number of
+    weights per group.  A factor is nested in another if in these rows each of its groups occurs with only one group of
+    the other.
 
     >>> school, pupil = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 2])
     >>> nesting([school, pupil], [2, 3])
@@ -34,7 +35,7 @@ def nesting(codes: Sequence[np.ndarray], sizes: Sequence[int], widths: Sequence[
         return Nesting((), (), ())
     widths = [1] * len(codes) if widths is None else widths
     order = sorted(range(len(codes)), key=lambda factor: -sizes[factor])
-    # Lying within is transitive, so the best chain from a factor continues with the best chain from a coarser one.
+    # Nesting is transitive, so the best chain from a factor continues with the best chain from a coarser one.
     best: dict[int, tuple[int, tuple[int, ...], tuple[np.ndarray, ...]]] = {}
     for place in reversed(range(len(order))):
         child = order[place]
@@ -51,7 +52,7 @@ def nesting(codes: Sequence[np.ndarray], sizes: Sequence[int], widths: Sequence[
 
 
 def _parents(child: np.ndarray, parent: np.ndarray, n_children: int) -> np.ndarray | None:
-    """The parent of each child, or None where some child has several."""
+    """The parent of each child, or None if some child has several."""
     found = np.zeros(n_children, dtype=np.int64)
     found[child] = parent
     return found if np.array_equal(found[child], parent) else None

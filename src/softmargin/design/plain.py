@@ -1,4 +1,4 @@
-"""Columns as they are, and categories as dummies, by name."""
+"""Columns selected by name: numbers unchanged, categories as dummy variables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .levels import Levels, categories, category_codes
 
 
 class PlainColumns(NamedTuple):
-    """Numeric columns as they are, NaN included; others coded by treatment: a column for each level but the first.
+    """Numeric columns unchanged, including NaN; others in treatment coding, with a column for each level but the first.
 
-    Without an intercept the first category keeps its first level.  Where ``use`` says what the columns are for, numbers
-    must be complete.
+    Without an intercept, the first categorical column has all its levels.  If ``use`` says what the columns are for,
+    numbers must be complete.
     """
 
     columns: tuple[Any, ...]
@@ -45,13 +45,13 @@ class PlainColumns(NamedTuple):
 
     @property
     def _firsts(self) -> list[int]:
-        """The first level with a column of its own."""
+        """The first level with its own column, for each input column."""
         is_category = [levels is not None for levels in self.levels]
         whole = is_category.index(True) if not self.intercept and any(is_category) else None
         return [0 if place == whole else 1 for place in range(len(self.columns))]
 
     def matrix(self, X: Any) -> np.ndarray:
-        """A row for each row of ``X``, a column for each of ``names``."""
+        """One row for each row of ``X``, and one column for each of ``names``."""
         matrix, start = np.empty((X.shape[0], len(self.names))), 0
         for column, levels, first in zip(self.columns, self.levels, self._firsts, strict=True):
             if levels is None:

@@ -1,12 +1,12 @@
 r"""Penalised splines as random effects (Wand and Ormerod, 2008: O'Sullivan splines).
 
-A smooth curve is :math:`f(x) = \beta_0 + \beta_1 x + \sum_k u_k z_k(x)`, cubic between knots, linear beyond the data.
-The functions :math:`z_k` are chosen such that
+A smooth curve is :math:`f(x) = \beta_0 + \beta_1 x + \sum_k u_k z_k(x)`, cubic between knots and linear beyond the
+data.  The functions :math:`z_k` are such that
 
 .. math:: \int f''(x)^2 dx \;\propto\; |u|^2,
 
-so that independent :math:`u_k \sim N(0, \sigma^2)` are the penalty on curvature; the line costs nothing and belongs to
-the fixed effects.
+so that the prior of independent :math:`u_k \sim N(0, \sigma^2)` penalises curvature.  The line is not penalised, and
+belongs to the fixed effects.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from . import tables
 _DEGREE = 3
 _USUAL_DF = 20
 _FEWEST_VALUES = 4
-#: Between knots, as a share of the column's range: a curve that bends faster has no second derivative to speak of.
+#: The least gap between knots, as a share of the column's range; with smaller ones, second derivatives are inaccurate.
 _LEAST_GAP = 1e-9
-#: So many ranges away is as far as matters.
+#: Values are clipped at this many ranges from the data.
 _FAR = 1e15
 
 
 class Spline(NamedTuple):
     r"""The functions :math:`z_k` of one column: B-splines of :math:`t = (x - low) / (high - low)`.
 
-    They are orthogonal to lines over the rows that they were learnt from, and scaled such that
-    :math:`\sum_k z_k(x)^2` is 1 on average there: :math:`\sigma` is then the size of the curve's deviation from a line,
+    They are orthogonal to lines over the rows from which they were learned, and scaled such that
+    :math:`\sum_k z_k(x)^2` averages 1 over them.  So :math:`\sigma` is the size of the curve's deviation from a line,
     whatever the units of ``x``.
     """
 
@@ -47,7 +47,7 @@ class Spline(NamedTuple):
     def of(
         cls, X: Any, column: Any, df: int | None = None, title: str | None = None, weight: np.ndarray | None = None
     ) -> Spline:
-        """``df`` functions (by default 20, fewer for a column of few values), knots at quantiles of the values."""
+        """``df`` functions (by default 20, or fewer if a column has few values), with knots at quantiles."""
         x, place = np.unique(tables.numbers(X, column, "a spline"), return_inverse=True)
         counts = np.bincount(place, weights=weight)
         df = _checked_df(df, column, len(x))
@@ -68,11 +68,11 @@ class Spline(NamedTuple):
         return self.coefficients.shape[1]
 
     def matrix(self, X: Any) -> np.ndarray:
-        """A row for each row of ``X``, a column for each function."""
+        """One row for each row of ``X``, and one column for each function."""
         return self.at(tables.numbers(X, self.column, "a spline"))
 
     def at(self, x: np.ndarray) -> np.ndarray:
-        """The functions at ``x``, straight on beyond the ends."""
+        """The functions at ``x``, extrapolated linearly beyond the data."""
         with np.errstate(over="ignore"):
             t = np.clip((x - self.low) / (self.high - self.low), -_FAR, _FAR)
         functions = BSpline(self.knots, self.coefficients, _DEGREE)
@@ -102,9 +102,9 @@ def _checked_df(df: int | None, column: Any, n_values: int) -> int:
 def _unit_curvature(knots: np.ndarray) -> np.ndarray:
     r"""Coefficients ``T`` of functions with :math:`\int z_j'' z_k'' = \delta_{jk}`.
 
-    Second derivatives are linear between knots, so two Gauss points each make :math:`\Omega = D^T D` exact.  ``T`` has
-    the singular vectors of ``D`` over its singular values: those of :math:`\Omega` would lose half of the digits where
-    knots are close.  Lines are the two directions that are left out.
+    Second derivatives are linear between knots, so two Gauss points per interval make :math:`\Omega = D^T D` exact.
+    ``T`` has the singular vectors of ``D`` divided by its singular values; with the eigenvectors of :math:`\Omega`,
+    half of the digits would be lost where knots are close.  The two directions left out are the lines.
     """
     n_functions = len(knots) - _DEGREE - 1
     ends = np.unique(knots)
@@ -116,7 +116,7 @@ def _unit_curvature(knots: np.ndarray) -> np.ndarray:
 
 
 def _off_the_line(spline: Spline, x: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """The coefficients after each function has lost its regression line, and all have been scaled.
+    """The coefficients after subtracting the regression line from each function and scaling all of them.
 
     The B-spline coefficients of a line are its values at the Greville abscissae.
     """

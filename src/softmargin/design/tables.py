@@ -1,4 +1,4 @@
-"""Columns of whatever table comes in, as NumPy arrays: numbers, with NaN for gaps, or objects, with None for gaps."""
+"""Columns of any kind of table as NumPy arrays: numbers, with NaN for gaps, or objects, with None for gaps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import scipy.sparse
 
 _NUMERIC = "biuf"
 _NAMES_SHOWN = 8
-#: In an array, so that comparisons with it go entry by entry.
+#: In an array, so that comparisons with it are elementwise.
 _NOTHING = np.array(None, dtype=object)
 
 
 def as_table(X: Any) -> Any:
-    """``X`` if it is a frame (pandas, polars), else as an array of two dimensions."""
+    """``X`` unchanged if it is a frame (pandas, polars), else as a two-dimensional array."""
     if hasattr(X, "columns"):
         return X
     if scipy.sparse.issparse(X):
@@ -37,7 +37,7 @@ def names(X: Any) -> list[Any]:
 
 
 def check_names(X: Any, wanted: Iterable[Any]) -> None:
-    """Every wanted column is there, once."""
+    """Raises an error unless every wanted column occurs exactly once."""
     known = names(X)
     for name in wanted:
         if known.count(name) > 1:
@@ -76,7 +76,7 @@ def _of_pandas(series: Any) -> np.ndarray:
 
 
 def _with_none(objects: np.ndarray, missing: np.ndarray, categories: bool = False) -> np.ndarray:
-    """Objects with None where missing; numbers after all, if all are and nobody called them categories."""
+    """Objects with None where missing; converted to numbers if all are numbers and not declared as categories."""
     objects = objects.copy()
     objects[missing] = None
     kinds = set(map(type, objects[~missing].tolist()))
@@ -87,17 +87,17 @@ def _with_none(objects: np.ndarray, missing: np.ndarray, categories: bool = Fals
 
 
 def is_numeric(values: np.ndarray) -> bool:
-    """Whether a column is one of numbers."""
+    """Whether a column holds numbers."""
     return values.dtype.kind in _NUMERIC
 
 
 def missing(values: np.ndarray) -> np.ndarray:
-    """Where nothing is known."""
+    """Which entries are missing."""
     return np.isnan(values) if is_numeric(values) else values == _NOTHING
 
 
 def refuse_missing(values: np.ndarray, name: Any, remedy: str) -> None:
-    """An error that names the column, where something is missing."""
+    """Raises an error that names the column if anything is missing."""
     count = int(missing(values).sum())
     if count:
         rows = "1 row" if count == 1 else f"{count} rows"
@@ -105,7 +105,7 @@ def refuse_missing(values: np.ndarray, name: Any, remedy: str) -> None:
 
 
 def numbers(X: Any, name: Any, use: str) -> np.ndarray:
-    """A column that must be of finite numbers, in float64."""
+    """A column in float64; raises an error unless all its entries are finite numbers."""
     values = column(X, name)
     if not is_numeric(values):
         raise ValueError(f"Column {name!r} is not numeric, but {use} needs numbers.")
@@ -115,14 +115,14 @@ def numbers(X: Any, name: Any, use: str) -> np.ndarray:
 
 
 def refuse_infinite(values: np.ndarray, what: str) -> None:
-    """An error that names what is infinite."""
+    """Raises an error if any value is infinite."""
     count = int(np.isinf(values).sum())
     if count:
         raise ValueError(f"{what} is infinite in {count} row{'s' * (count > 1)}: replace or drop such values.")
 
 
 def declared_order(X: Any, name: Any) -> list[Any] | None:
-    """The order of a column's categories, where the frame says that they have one."""
+    """The order of a column's categories if the frame declares one, else None."""
     dtype = getattr(X[name], "dtype", None) if hasattr(X, "columns") else None
-    ordered = getattr(dtype, "ordered", type(dtype).__name__ == "Enum")  # an Enum is how polars says it
+    ordered = getattr(dtype, "ordered", type(dtype).__name__ == "Enum")  # in polars, an Enum is ordered
     return list(getattr(dtype, "categories", [])) if ordered else None
