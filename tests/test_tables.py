@@ -361,3 +361,11 @@ def test_tidy_tables_keep_their_names():
     assert_array_equal(found["n"], [1.0, 2.0, np.nan])
     assert found["code"].tolist() == ["1", "2", "(missing)"]
     assert tidy.describe()["kind"].tolist() == ["name", "number", "name"]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame])
+def test_numbers_in_another_order_of_bytes(kind, rng):
+    X = rng.normal(size=(40, 2))
+    expected = TableEncoder().fit(kind(X)).transform(kind(X))
+    foreign = kind(X.astype(">f8"))
+    assert_array_equal(TableEncoder().fit(foreign).transform(foreign), expected)

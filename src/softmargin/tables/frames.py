@@ -43,7 +43,7 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
             X = check_array(X, dtype=any_type, ensure_all_finite=False, estimator=self)
             if X.dtype.kind == "c":
                 raise ValueError("Complex data not supported.")
-            given = pandas().DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]).infer_objects()
+            given = _plain(pandas().DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]))
         elif given.columns.duplicated().any():
             raise ValueError(f"Two columns are called {given.columns[given.columns.duplicated()][0]!r}; rename one.")
         else:
@@ -87,6 +87,8 @@ def _plain(frame: Any) -> Any:
     for name, dtype in frame.dtypes.items():
         if isinstance(dtype, pandas().ArrowDtype):
             plain[name] = frame[name].array.__arrow_array__().to_pandas().set_axis(frame.index)
+        elif isinstance(dtype, np.dtype) and not dtype.isnative:  # as in FITS files; pandas can do little with them
+            plain[name] = frame[name].to_numpy().astype(dtype.newbyteorder("="))
     return plain.infer_objects()
 
 
