@@ -1,4 +1,4 @@
-"""Linear models: coefficients with their intervals, and how likely each column has a say at all."""
+"""Linear models: coefficients with intervals, and the probability that each column is included."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .models import class_places, column_names, fitted_inside, shortest_list
 from .style import FAINT, FILLS, INK, MARKERS, MARKS, label_of, legend, list_axes, listed, plain
 
 UNITS = ("spread", "column")
-#: Least inclusion probability of which the size of a coefficient is asked.
+#: Floor on inclusion probabilities in divisions.
 _LEAST = 1e-9
-#: How much of the height of a row the bars or dots of all classes take.
+#: Fraction of the height of a row that the bars or dots of all classes take.
 _FULL = 0.7
 
 
 class Effects(NamedTuple):
-    """What a linear model says of its columns; a row for each class, or one for two of them."""
+    """Coefficients and inclusion probabilities of a linear model; a row for each class, or one for two classes."""
 
     mean: np.ndarray
     std: np.ndarray
@@ -32,7 +32,7 @@ class Effects(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, names: Any, label: Any, units: str) -> Effects:
-        """Those of a fitted model, in the units of its columns or of their spread."""
+        """The effects of a fitted model, in the units of its columns or of their spread."""
         check_is_fitted(model)
         one_of("units", units, UNITS)
         inside = fitted_inside(model)
@@ -49,7 +49,7 @@ class Effects(NamedTuple):
         return cls(inside.coef_[places] * scale, inside.coef_std_[places] * scale, inclusion, positive, shown, labels)
 
     def order(self) -> np.ndarray:
-        """Columns by how surely they have a say, and then by the size of their coefficients."""
+        """Columns sorted by inclusion probability, then by the size of their coefficients."""
         size = np.abs(self.mean).max(axis=0)
         included = np.ones_like(size) if self.inclusion is None else self.inclusion.max(axis=0).round(3)
         return np.lexsort([-size, -included])
@@ -323,7 +323,7 @@ class InclusionDisplay:
         return {"color": signs(self.positive[place, self.order])} | edge
 
     def _name_classes(self, heights: np.ndarray) -> None:
-        """The classes beside the bars of the first column, whose colours speak of signs."""
+        """Names the classes beside the bars of the first column, since colours stand for signs."""
         assert self.labels is not None
         for label, shift in zip(self.labels, _shifts(len(self.labels)), strict=True):
             style: dict[str, Any] = {"fontsize": "x-small", "va": "center", "color": FAINT, "clip_on": False}
@@ -334,7 +334,7 @@ class InclusionDisplay:
 
 
 def _spread(inside: Any) -> np.ndarray:
-    """The spread of the columns, as the fit saw it."""
+    """The spread of the columns in the fit."""
     if not inside.standardize:
         raise ValueError(
             "This model, fitted with standardize=False, does not know the spread of its columns: use units='column'."
@@ -347,7 +347,7 @@ def _knows_spread(model: Any) -> bool:
 
 
 def _interval(found: Effects, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends between which a coefficient lies with that probability, leaving as much on either side."""
+    """The central interval in which a coefficient lies with probability ``level``."""
     tails = (1 - level) / 2, (1 + level) / 2
     if found.inclusion is None:
         low, high = (found.mean + ndtri(tail) * found.std for tail in tails)
@@ -362,7 +362,7 @@ def _interval(found: Effects, level: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _quantile(tail: float, w: np.ndarray, m: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Of a coefficient that is zero with probability ``1 - w``, and otherwise Gaussian."""
+    """The quantile of a coefficient that is zero with probability ``1 - w``, and otherwise Gaussian."""
     with np.errstate(divide="ignore", invalid="ignore"):
         below = w * np.where(s > 0, ndtr(-m / s), m < 0)
     if_low, if_high = np.clip(tail / w, 0, 1), np.clip((tail - (1 - w)) / w, 0, 1)
@@ -372,7 +372,7 @@ def _quantile(tail: float, w: np.ndarray, m: np.ndarray, s: np.ndarray) -> np.nd
 
 
 def _shifts(n_sets: int) -> np.ndarray:
-    """How far above its row each of several sets lies, the first on top."""
+    """The vertical offset of each of several sets within a row, the first on top."""
     return _FULL / n_sets * ((n_sets - 1) / 2 - np.arange(n_sets))
 
 

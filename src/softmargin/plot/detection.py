@@ -1,4 +1,4 @@
-"""How well rows that were attacked, or are of no known kind, are noticed."""
+"""ROC curves for detecting attacked or unknown rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups of a mixed model, from the lowest effect to the highest."""
+"""Random effects of a mixed model, with groups sorted by their effects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from .models import fitted_inside
 from .style import FAINT, FILLS, INK, MARKS, UNSURE, new_axes, plain
 
-#: Groups of more than this number have no names beside them.
+#: With more groups than this, their names are not shown.
 _NAMED = 60
 
 
 class Panel(NamedTuple):
-    """One effect of the groups of one factor, from the lowest mean to the highest."""
+    """One effect of the groups of one factor, sorted by mean."""
 
     factor: str
     effect: str
@@ -28,12 +28,12 @@ class Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it shows, in a few words."""
+        """The title of the panel."""
         of = "" if self.label is None else f", {self.label}"
         return f"{self.effect} by {self.factor}{of}"
 
     def ends(self, n_shown: int | None) -> tuple[np.ndarray, int]:
-        """The places that are shown, the lowest and the highest, and after how many of them others are left out."""
+        """Indices of the groups to show, the lowest and the highest, and the number of low ones before the gap."""
         n = len(self.groups)
         if n_shown is None or n <= n_shown:
             return np.arange(n), n
@@ -194,7 +194,7 @@ class RandomEffectsDisplay:
 
 
 def _of(frame: Any, column: str, value: Any) -> Any:
-    """The rows of a factor or a class, if one was chosen."""
+    """The rows of a factor or a class, or all rows for None."""
     if value is None:
         return frame
     known = frame[column].unique().tolist() if column in frame.columns else []
@@ -207,7 +207,7 @@ def _of(frame: Any, column: str, value: Any) -> Any:
 
 
 def _panel(frame: Any) -> Panel:
-    """Rows of one effect of one factor, and of one class."""
+    """The panel for rows of one effect, one factor and one class."""
     frame = frame.sort_values("mean", kind="stable")
     first = frame.iloc[0]
     mean, low, high = (frame[name].to_numpy(dtype=float) for name in ("mean", "low", "high"))
@@ -216,10 +216,10 @@ def _panel(frame: Any) -> Panel:
 
 
 def _draw(ax: Any, panel: Panel, n_shown: int | None) -> Any:
-    """The lowest at the bottom; returns the marks."""
+    """Draws a panel with the lowest group at the bottom; returns the marks."""
     at, gap = panel.ends(n_shown)
     low, high = panel.low[at], panel.high[at]
-    # Where groups are left out, there is room for a word.
+    # Leaves room for a note where groups are left out.
     heights = np.arange(len(at)) + 1.5 * (np.arange(len(at)) >= gap)
     sign = np.where(low > 0, 1, np.where(high < 0, 0, 2))
     lines, marks = (np.array([*colours[:2], FAINT]) for colours in (FILLS, MARKS))

@@ -1,4 +1,4 @@
-"""How a fit went: its objective from pass to pass."""
+"""The history of a fit: its objective from pass to pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .models import fitted_inside
 from .style import FAINT, FILLS, MARKS, UNSURE, label_of, legend, new_axes, next_look, open_frame
 
 AXES = ("pass", "seconds")
-#: Phases whose numbers are bounds, and what those of others are.
+#: Phases whose objectives are bounds, and the names of the quantities for all phases.
 _BOUNDS = ("passes", "minibatches")
 _QUANTITIES = {
     "passes": "bound",
@@ -22,16 +22,16 @@ _QUANTITIES = {
     "warm-up": "mean log-likelihood of draws",
     "draws": "mean log-likelihood of draws",
 }
-#: Share of the steps whose objectives may lie below the picture, the first ones being far from all others; and how much
-#: room there is below the others, as a share of their range.
+#: The proportion of first steps, often far from all others, that may lie below the plot; and the room below the rest,
+#: as a fraction of their range.
 _FIRST, _ROOM = 0.15, 0.3
-#: Lines of more steps are drawn without markers.
+#: Lines with more steps than this are drawn without markers.
 _MARKED = 60
 _REFUSED = "softmargin-refused"
 
 
 class Phase(NamedTuple):
-    """A stretch of a fit: what its numbers are, and where it begins and ends in the history."""
+    """A phase of a fit: its name, and where it starts and stops in the history."""
 
     name: str
     start: int
@@ -175,7 +175,7 @@ class BoundHistoryDisplay:
         return self
 
     def _taken(self, phase: Phase) -> np.ndarray:
-        """The places of steps that were taken."""
+        """The indices of accepted steps."""
         part = np.arange(phase.start, phase.stop)
         return part[self.accepted[part] & np.isfinite(self.objective[part])]
 
@@ -191,7 +191,7 @@ class BoundHistoryDisplay:
         return ax.plot(x[at], self.objective[at], **style)[0]
 
     def _limit(self) -> None:
-        """Leaves out what lies far below: of a fit that begins at -4000 and ends at -75, the end is what matters."""
+        """Cuts off what lies far below: if a fit starts at -4000 and ends at -75, the end is what matters."""
         values = self.objective[self._taken(self.phases[0])]
         rest = values[int(_FIRST * len(values)) :]
         if len(rest) < 2:
@@ -201,12 +201,12 @@ class BoundHistoryDisplay:
             low, high = min(low, self.bound), max(high, self.bound)
         edge = 0.05 * (high - low) or 1.0
         low, high = low - edge, high + edge
-        if sum(line.get_gid() == self.lines_[0].get_gid() for line in self.ax_.lines) > 1:  # others were here before
+        if sum(line.get_gid() == self.lines_[0].get_gid() for line in self.ax_.lines) > 1:  # shared axes
             low, high = min(low, self.ax_.get_ylim()[0]), max(high, self.ax_.get_ylim()[1])
         self.ax_.set_ylim(low, high)
 
     def _draw_refused(self, x: np.ndarray) -> Any:
-        """Steps that were tried: where they led, or on the lower edge if that is far below."""
+        """Draws rejected steps at their objectives, or on the lower edge if these are below it."""
         phase = self.phases[0]
         at = np.setdiff1d(np.arange(phase.start, phase.stop), self._taken(phase))
         if not len(at):
@@ -234,7 +234,7 @@ def _quantity(phase: Phase) -> str:
 
 
 def _phases(history: Sequence[dict[str, Any]]) -> list[Phase]:
-    """Runs of entries of one phase; histories without phases are one."""
+    """Consecutive entries of the same phase; a history without phases is a single one."""
     names = [entry.get("phase", "passes") for entry in history]
     starts = [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
     return [Phase(names[at], at, stop) for at, stop in zip(starts, [*starts[1:], len(names)], strict=True)]

@@ -1,4 +1,4 @@
-"""What each label was worth to an active learner."""
+"""Learning curves of active learners."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class LearningCurveDisplay:
 
 
 def together(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Runs, each numbers of labels and scores, at the numbers that all of them have been through.
+    """Puts runs, each given by numbers of labels and scores, on a common grid within the range that all of them cover.
 
     >>> one, other = (np.array([2, 4, 6]), np.array([0.5, 0.7, 0.9])), (np.array([3, 6]), np.array([0.6, 0.8]))
     >>> together([one, other])
@@ -208,7 +208,7 @@ def together(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray,
 
 
 def _run(learner: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of labels and scores of one learner, from the round on in which there was a model."""
+    """Numbers of labels and scores of one learner, from the first round with a model on."""
     history = getattr(learner, "history_", None)
     if history is None:
         raise ValueError(f"This {type(learner).__name__} has no history yet: call learn first.")

@@ -1,4 +1,4 @@
-"""What is inside a model: the classifier that ends a pipeline, the rows it sees, and how its columns are called."""
+"""Access to the classifier inside a model, the rows it sees, and the names of its columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 
 def fitted_inside(model: Any) -> Any:
-    """The classifier inside fitted pipelines, searches and classifiers of tables.
+    """The classifier inside fitted pipelines, searches and table classifiers.
 
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
@@ -39,7 +39,7 @@ def seen_inside(model: Any, X: Any) -> Any:
 
 
 def column_names(model: Any, names: Any, n_columns: int) -> list[str]:
-    """The names of the columns that the classifier inside sees: those given, those it knows, or x0, x1, ..."""
+    """The names of the columns that the inner classifier sees: those given, those it knows, or x0, x1, ..."""
     if names is None:
         names = _known_names(model)
     if names is None:
@@ -61,13 +61,13 @@ def _known_names(model: Any) -> Any:
     if isinstance(model, Pipeline) and len(model) > 1 and inside is model[-1]:
         try:
             return model[:-1].get_feature_names_out()
-        except (AttributeError, ValueError):  # a step that does not say
+        except (AttributeError, ValueError):  # a step without feature names
             return None
     return None
 
 
 def class_places(model: Any, label: Any, n_sets: int) -> tuple[list[int], list[Any] | None]:
-    """Which of several sets of coefficients to show, and their classes: that of a label, or all; None for one set."""
+    """Indices of the sets of coefficients to show, for one label or all, and their classes (None for a single set)."""
     classes = np.asarray(model.classes_).tolist()
     if n_sets == 1:
         if label is not None:
@@ -81,7 +81,7 @@ def class_places(model: Any, label: Any, n_sets: int) -> tuple[list[int], list[A
 
 
 def shortest_list(n_columns: int, top: int | None) -> int:
-    """How many of the columns are shown."""
+    """The number of columns to show."""
     if top is not None and (not isinstance(top, (int, np.integer)) or isinstance(top, bool) or top < 1):
         raise ValueError(f"top must be an integer >= 1, or None for all, got {top!r}.")
     return n_columns if top is None else min(int(top), n_columns)

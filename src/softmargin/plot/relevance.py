@@ -1,4 +1,4 @@
-"""Which columns a kernel looks at."""
+"""Relevance of columns to a kernel."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RelevanceDisplay:
         top: int | None = None,
     ) -> None:
         self.relevance, self.low, self.high, self.names = relevance, low, high, list(names)
-        # Ties stay in the order of the table.
+        # A stable sort keeps ties in the order of the table.
         self.order = np.argsort(-relevance, kind="stable")[: shortest_list(len(relevance), top)]
 
     @classmethod
@@ -140,12 +140,12 @@ class RelevanceDisplay:
 
 
 def _numbers(rows: Any) -> Any:
-    """A frame's array; sparse matrices and arrays as they are."""
+    """Rows as an array; sparse matrices unchanged."""
     return rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows) if isinstance(rows, list) else rows
 
 
 def _length_scales(inside: Any, n_columns: int) -> np.ndarray:
-    """Those of each particle, or of the one kernel; the shortest of each column."""
+    """The shortest length-scale of each column, for each particle or for the single kernel."""
     kind, kernel = type(inside).__name__, getattr(inside, "kernel_", None)
     if kernel is None:
         raise ValueError(

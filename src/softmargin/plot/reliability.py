@@ -1,4 +1,4 @@
-"""Whether probabilities come true as often as they say."""
+"""Calibration: whether predicted probabilities match observed frequencies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..metrics import ReliabilityCurve, reliability_curve
 from .style import FAINT, INK, label_of, legend, new_axes, next_look, once, open_frame, plain
 
-#: Names of what several curves on the same axes share: the diagonal, and the axes of the histogram.
+#: Ids of what several curves on the same axes share: the diagonal, and the axes of the histogram.
 _DIAGONAL, _COUNTS = "softmargin-diagonal", "softmargin-counts"
-#: Where the histogram stands, in units of the axes that it stands on.
+#: Position of the histogram, in coordinates of the main axes.
 _ABOVE = (0.0, 1.03, 1.0, 0.16)
-#: The least width of a bar.
+#: The smallest width of a bar.
 _THINNEST = 0.004
 
 
@@ -189,7 +189,7 @@ class ReliabilityDisplay:
         self.band_ = ax.fill_between(
             self.probability, self.lower, self.upper, color=colour, alpha=0.18, linewidth=0, zorder=0.9
         )
-        # A band of one bin has no width: whiskers say the same for single bins.
+        # A band over a single bin has no width, so whiskers show its interval.
         ax.vlines(self.probability, self.lower, self.upper, color=colour, linewidth=0.8, alpha=0.5)
         of = "" if self.label is None else f" of {plain(self.label)}"
         ax.set(xlabel=f"predicted probability{of}", ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1))
@@ -200,7 +200,7 @@ class ReliabilityDisplay:
         return self
 
     def _draw_counts(self, colour: Any) -> Any:
-        """Outlines, so that those of several models can be seen through each other."""
+        """Draws the histogram as outlines, so that several models can overlap."""
         above = next((child for child in self.ax_.child_axes if child.get_gid() == _COUNTS), None)
         if above is None:
             above = self.ax_.inset_axes(_ABOVE, sharex=self.ax_)
@@ -209,9 +209,9 @@ class ReliabilityDisplay:
             above.tick_params(axis="x", labelbottom=False, length=0)
             above.tick_params(axis="y", labelsize="x-small", colors=FAINT, length=0)
             above.set_ylabel("rows", fontsize="small")
-        # Bins of one value have no width, and are drawn as thin bars.
+        # Bins with a single value have no width, and are drawn as thin bars.
         width = np.maximum(self.curve.right - self.curve.left, _THINNEST)
-        # Areas are rows: of bins that differ in width, heights would mislead.
+        # If bins differ in width, areas stand for rows; heights would mislead.
         uneven = np.ptp(width) > 1e-9
         heights = self.weight / width if uneven else self.weight
         if uneven:

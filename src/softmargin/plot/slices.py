@@ -1,4 +1,4 @@
-"""Two columns of a table that vary while all others are held."""
+"""Slices: two columns of a table vary while all others are held fixed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Share of a column's range that a picture shows beyond the data, on each side.
+#: Margin beyond the data on each side, as a fraction of a column's range.
 _MARGIN = 0.2
 
 
 class Slice(NamedTuple):
-    """The columns of a table in order, the two places that vary, and the values at which the others are held.
+    """The columns of a table in order, the positions of the two that vary, and the values at which others are held.
 
-    ``frame`` is the type of the table if it has names, and None for an array.
+    ``frame`` is the type of the table if it has column names, and None for an array.
     """
 
     names: list[str]
@@ -26,7 +26,7 @@ class Slice(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, X: Any, columns: Sequence[int | str], at: Mapping[Any, Any] | None) -> Slice:
-        """The slice of a model that was fitted on these columns, or on exactly two of them."""
+        """The slice for a model that was fitted on the columns of ``X``, or on exactly two of them."""
         is_frame = hasattr(X, "columns")
         table: Any = X if is_frame else np.asarray(X)
         every = list(table.columns) if is_frame else list(range(table.shape[1]))
@@ -50,11 +50,11 @@ class Slice(NamedTuple):
         return cls(names, places, held, points, type(X) if is_frame else None)
 
     def axes(self, n: int) -> list[np.ndarray]:
-        """So many values along each of the two columns, a little beyond the data."""
+        """``n`` values along each of the two columns, from a little below the data to a little above."""
         return [_axis(values, n) for values in self.points.T]
 
     def rows(self, grid: np.ndarray) -> Any:
-        """The table with these values in the two columns."""
+        """A table with the rows of ``grid`` in the two columns, and the others at their fixed values."""
         varying = dict(zip(self.places, grid.T, strict=True))
         columns = [
             varying[index] if index in varying else np.full(len(grid), self.held[index])
@@ -62,7 +62,7 @@ class Slice(NamedTuple):
         ]
         if self.frame is None:
             return np.column_stack(columns)
-        # Frames of pandas and polars are both made from a dict of columns; models remember the names.
+        # pandas and polars both make frames from a dict of columns.
         return self.frame(dict(zip(self.names, columns, strict=True)))
 
 
@@ -82,7 +82,7 @@ def _shown(names: list[Any]) -> str:
 
 
 def _used(model: Any, every: list[Any], two: tuple[int, ...], is_frame: bool) -> list[int]:
-    """The places of the columns that the model wants, in its order."""
+    """The positions of the columns that the model uses, in its order."""
     n = getattr(model, "n_features_in_", len(every))
     names = list(getattr(model, "feature_names_in_", ())) if is_frame else []
     if names and all(name in every for name in names):
@@ -102,7 +102,7 @@ def _used(model: Any, every: list[Any], two: tuple[int, ...], is_frame: bool) ->
 
 
 def _middle(values: np.ndarray) -> Any:
-    """The median of numbers, and the most frequent of other values; what is missing does not count."""
+    """The median of numbers, or the most frequent of other values, ignoring missing ones."""
     if values.dtype.kind in "iuf":
         return float(np.nanmedian(values)) if not np.isnan(values.astype(float)).all() else np.nan
     there = [value for value in values.tolist() if value is not None and value == value]

@@ -1,4 +1,4 @@
-"""The probability surface of a classifier, and how sure the classifier is of it."""
+"""The probability surface of a classifier, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .slices import Slice
 from .style import FILLS, INK, MARKERS, MARKS, PAPER, UNSURE, label_of, new_axes, plain
 from .style import legend as draw_legend
 
-#: Areas of the data points, and how many of them are too many for the larger one.
+#: Marker areas of data points, and the number of points from which the smaller one is used.
 _DOTS, _MANY = (24, 15), 300
-#: So many columns that are held are named in the legend.
+#: The largest number of fixed columns that are named in the title of the legend.
 _NAMED = 3
 
 
@@ -187,7 +187,7 @@ class DecisionSurfaceDisplay:
         return self
 
     def _title(self) -> str | None:
-        """Where the other columns are held, in a few words."""
+        """The title of the legend: the values of fixed columns."""
         if not self.held:
             return None
         if len(self.held) > _NAMED:
@@ -196,7 +196,7 @@ class DecisionSurfaceDisplay:
 
     @property
     def _margins(self) -> np.ndarray:
-        """By how much each class is more probable than all others; the last axis are the classes."""
+        """By how much each class is more probable than its strongest rival; the last axis is for classes."""
         p = self.probability
         if p.ndim == 2:
             p = np.stack([1 - p, p], axis=-1)
@@ -235,7 +235,7 @@ class DecisionSurfaceDisplay:
         from matplotlib.lines import Line2D
 
         handles, margins = [], self._margins
-        # A boundary of two classes is drawn once, that of several once for each of them but the last.
+        # The boundary of two classes is drawn once; with more, there is one for each class except the last.
         borders = [place for place in range(len(self.classes) - 1) if _crosses(margins[..., place], 0)]
         word = "probability 0.5" if len(self.classes) == 2 else "equal probability"
         for place in borders:
@@ -270,7 +270,7 @@ class DecisionSurfaceDisplay:
 
 
 def _check_model(model: Any) -> None:
-    """The model is fitted, knows probabilities, and has no more classes than there are colours."""
+    """Checks that the model is fitted, has probabilities, and has no more classes than there are colours."""
     check_is_fitted(model)
     kind = type(model).__name__
     if not hasattr(model, "predict_proba"):
@@ -282,12 +282,12 @@ def _check_model(model: Any) -> None:
 
 
 def _latent(model: Any, rows: Any, proba: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Distance from the boundary in latent standard deviations, and the share of the prior's variance that is gone."""
+    """Distance from the boundary in latent standard deviations, and the proportion of prior variance explained."""
     inside, rows = fitted_inside(model), seen_inside(model, rows)
     if not hasattr(inside, "latent_mean_and_variance"):
         return None, None
     mu, v = inside.latent_mean_and_variance(rows)
-    # The score of a link is zero where s mu + c is: not at mu = 0 when classes are unequal.
+    # The score is zero where s mu + c = 0, which is not at mu = 0 when the link has an offset.
     mu = mu + getattr(inside.link_, "offset", 0.0) / getattr(inside.link_, "slope", 1.0)
     if mu.ndim == 1:
         distance = mu / np.sqrt(v)
@@ -295,7 +295,7 @@ def _latent(model: Any, rows: Any, proba: np.ndarray) -> tuple[np.ndarray | None
         first, second = np.argsort(proba, axis=1)[:, :-3:-1].T
         at = np.arange(len(mu))
         distance = (mu[at, first] - mu[at, second]) / np.sqrt(v[at, first] + v[at, second])
-    # The prior of lines, with a kernel beside them or not, grows with the distance from the centre.
+    # Under linear terms, with or without a kernel, the prior variance grows with the distance from the centre.
     if not hasattr(inside, "kernel_") or hasattr(inside, "coef_"):
         return distance, None
     left = v / inside.kernel_.diagonal(np.asarray(rows, dtype=float)).reshape(-1, *[1] * (v.ndim - 1))
@@ -304,7 +304,7 @@ def _latent(model: Any, rows: Any, proba: np.ndarray) -> tuple[np.ndarray | None
 
 
 def _crosses(values: np.ndarray, level: float) -> bool:
-    """Whether a contour exists; matplotlib warns when it does not."""
+    """Whether a contour exists; otherwise matplotlib would warn."""
     return bool(values.min() < level < values.max())
 
 
