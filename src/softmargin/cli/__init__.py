@@ -1,6 +1,7 @@
-"""The command ``softmargin``.  It needs the ``cli`` extra, and says so when that is missing.
+"""The command ``softmargin``.  It needs the ``cli`` extra, and says so if that is not installed.
 
-A file for each command; `app` puts them together, `asking` reads what users name, `showing` is what they see.
+There is one file for each command; `app` assembles them, `asking` parses the names that users give, and `showing`
+prints results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _INSTALL = 'The softmargin command needs additional packages: pip install "softm
 
 def main() -> None:
     """Runs the command line."""
-    if any(importlib.util.find_spec(name) is None for name in _EXTRA):  # which costs less than to import them
+    if any(importlib.util.find_spec(name) is None for name in _EXTRA):  # cheaper than importing them
         print(_INSTALL, file=sys.stderr)
         raise SystemExit(1)
     build()()

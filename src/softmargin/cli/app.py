@@ -1,4 +1,4 @@
-"""All commands together."""
+"""The application, assembled from all commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _answering(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with errors of data and of models told in a sentence."""
+    """Wraps a command so that errors of data and models are reported in one sentence."""
 
     @functools.wraps(command)
     def answered(*arguments: Any, **options: Any) -> None:
@@ -64,7 +64,7 @@ def _answering(command: Callable[..., None]) -> Callable[..., None]:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: complain(f"Warning: {message}")
                 command(*arguments, **options)
-        except BrokenPipeError:  # whoever reads has had enough
+        except BrokenPipeError:  # the reader of a pipe has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             complain("Interrupted.")

@@ -1,4 +1,4 @@
-"""What users name on the command line: files, columns, models."""
+"""What users name on the command line: files, columns and models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "out_file",
 ]
 
-#: The words of ``--model``.
+#: The words that ``--model`` accepts.
 MODELS: dict[str, Any] = {
     "svc": BayesianSVC,
     "linear": BayesianLinearSVC,
@@ -41,10 +41,10 @@ MODELS: dict[str, Any] = {
     "kernel-machine": BayesianKernelMachine,
     "mixed": BayesianMixedSVC,
 }
-#: A column of more different labels than this is hardly one of classes; so few always are; and of numbers between,
-#: each needs so many rows.
+#: A column with more distinct labels than the first number is not taken for classes.  Integers are taken for classes if
+#: their distinct values are at most the second number, or at most the first with so many rows for each value.
 _MOST_CLASSES, _FEW_CLASSES, _ROWS_OF_A_CLASS = 200, 10, 10
-#: Columns that are named where one is to be chosen.
+#: The largest number of columns that are listed as candidates for the target.
 _MOST_NAMED = 20
 
 Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .feather or .arrow.", show_default=False)]
@@ -73,19 +73,19 @@ Drop = Annotated[str, typer.Option(metavar="COLUMNS", help="Comma-separated colu
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between."""
+    """Comma-separated names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def column(frame: Any, name: str, what: str) -> Any:
-    """A column by its name."""
+    """The column of this name; an error refers to it as ``what``."""
     if name not in frame.columns:
         raise ValueError(f"The table has no column {name!r} ({what}); {meant(name, frame.columns)}")
     return frame[name]
 
 
 def ask_for_target(data: Path) -> typer.BadParameter:
-    """The question which column holds the labels, with those that there are."""
+    """An error that asks which column holds the labels, and lists the columns."""
     known = [repr(name) for name in read_table(data).columns]
     listed = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
     return typer.BadParameter(f"which column holds the labels? The table has {listed}.", param_hint="--target")
@@ -101,16 +101,16 @@ def without(frame: Any, drop: str) -> Any:
 def labelled(
     frame: Any, target: str, weight: str | None, known_classes: bool = False
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Rows, labels and weights; rows without a label are left out, and told of."""
+    """Rows, labels and weights; rows without a label are left out, with a message."""
     known = column(frame, target, "--target").notna().to_numpy()
     if not known.any():
         raise ValueError(f"Column {target!r} is empty.")
     if not known.all():
         complain(f"{int((~known).sum()):,} rows without a value in {target!r} are left out.")
         frame = frame[known].reset_index(drop=True)
-    labels = frame[target].infer_objects()  # truth values beside gaps are objects
+    labels = frame[target].infer_objects()  # booleans with missing values are objects
     if labels.dtype.kind == "f" and (labels == labels.round()).all():
-        labels = labels.astype(int)  # which gaps had made floats
+        labels = labels.astype(int)  # integers with missing values were floats
     if not known_classes and _is_quantity(labels):
         raise ValueError(
             f"Column {target!r} has {labels.nunique():,} distinct values, such as {labels.tolist()[0]!r}: that is a "
@@ -122,7 +122,7 @@ def labelled(
 
 
 def _is_quantity(labels: Any) -> bool:
-    """Many numbers, each in few rows, or fractions."""
+    """Whether labels look like a quantity instead of classes."""
     n = labels.nunique()
     if labels.dtype.kind not in "iuf":
         return n > _MOST_CLASSES
@@ -132,7 +132,7 @@ def _is_quantity(labels: Any) -> bool:
 
 
 def columns_of(model: Any, frame: Any) -> Any:
-    """The columns that a model knows, in its order."""
+    """The columns that a model was fitted on, in its order."""
     known = getattr(model, "feature_names_in_", None)
     if known is None:
         return frame
@@ -145,7 +145,7 @@ def columns_of(model: Any, frame: Any) -> Any:
 
 
 def model_and_rows(path: Path, data: Path) -> tuple[Any, Any]:
-    """A fitted model, and a table for it."""
+    """A fitted model, and a table read with its column types."""
     if not path.exists():
         beside = sorted(other.name for other in path.parent.glob("*.sm"))
         raise FileNotFoundError(f"There is no model {str(path)!r}; {meant(path.name, beside)}")
@@ -156,7 +156,7 @@ def model_and_rows(path: Path, data: Path) -> tuple[Any, Any]:
 
 
 def groups_of(frame: Any, name: str | None, what: str = "--groups") -> np.ndarray | None:
-    """Who each row belongs to."""
+    """The group of each row."""
     if name is None:
         return None
     members = column(frame, name, what)
@@ -167,7 +167,7 @@ def groups_of(frame: Any, name: str | None, what: str = "--groups") -> np.ndarra
 
 
 def target_of(model: Any, target: str | None, frame: Any) -> str:
-    """The column of labels: as asked, or as in the fit."""
+    """The column of labels: the one asked for, or that of the fit."""
     name = target or getattr(model, "target_", None)
     if name is None:
         raise ValueError("The model does not know the name of its target column: give --target COLUMN.")
@@ -178,9 +178,9 @@ def target_of(model: Any, target: str | None, frame: Any) -> str:
 def evaluable(
     model: Any, frame: Any, target: str | None, weight: str | None, groups: str | None = None
 ) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Rows, labels, weights and groups to judge a model by; labels of the type of its classes.
+    """Rows, labels, weights and groups for an evaluation, with labels converted to the type of the model's classes.
 
-    Rows that the model has learned from are told of.
+    Warns about rows that the model was trained on.
     """
     rows, y, weights = labelled(frame, target_of(model, target, frame), weight, known_classes=True)
     members = groups_of(rows, groups)
@@ -193,14 +193,14 @@ def evaluable(
 
 
 def tell_of_seen(model: Any, rows: Any, more: str = "") -> None:
-    """A warning, if a model has learned from rows that it is judged by."""
+    """Warns if a model was trained on rows of its evaluation."""
     said = told_of_seen(model, rows)
     if said is not None:
         complain(f"Warning: {said}{more}")
 
 
 def out_file(path: Path, *formats: str, inputs: Iterable[Path | None] = ()) -> Path:
-    """A path that can be written to, and is none of those that are read."""
+    """The path, after checking that it can be written and is not an input."""
     problem = refuse_out(path, formats)
     if problem is None and any(_is_same(path, other) for other in inputs):
         problem = f"{path} is an input of this command: write to another file."
@@ -214,12 +214,12 @@ def _is_same(path: Path, other: Path | None) -> bool:
 
 
 def table_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
-    """A path that a table can be written to."""
+    """The path, after checking that a table can be written there."""
     return out_file(path, *(suffix[1:] for suffix in SUFFIXES), inputs=inputs)
 
 
 def model_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
-    """A path that a model can be written to, which is not called like a table."""
+    """The path, after checking that a model can be written there and that it has no suffix of a table."""
     if path.suffix.lower() in SUFFIXES:
         raise typer.BadParameter(f"{path} has the suffix of a table: model files end in .sm.", param_hint="--out")
     return out_file(path, inputs=inputs)

@@ -28,11 +28,11 @@ from .asking import (
 )
 from .showing import plain_table, print_json, progress, say
 
-#: What a comparison has unless it is asked for other models: all but the slowest.
+#: The models that are compared by default: all except the slowest.
 _USUAL = [name for name in (*OURS, *RIVALS) if name != "BayesianKernelMachine"]
-#: Measures in print; all are in JSON.
+#: Measures that are printed; JSON has all of them.
 _SHOWN = ("error", "auc", "log_loss", "brier", "ece")
-#: Models that know what to do about gaps.
+#: Models that handle missing values themselves.
 _KNOW_GAPS = ("BayesianLinearSVC", "random forest", "gradient boosting")
 
 

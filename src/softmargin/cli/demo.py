@@ -45,7 +45,7 @@ def demo(
 
 
 def _formats() -> list[str]:
-    """What matplotlib writes, the usual ones first."""
+    """File formats that matplotlib writes, the usual ones first."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     usual = ("png", "pdf", "svg", "jpg")
@@ -68,7 +68,7 @@ def _print_results(console: Any, tables: Sequence[Any], results: Sequence[Any], 
 
 
 def add_block(shown: Any, title: str, results: Sequence[Any]) -> None:
-    """One table's rows; every number that is printed like the best of its column is bold."""
+    """Adds the rows of one table; numbers printed like the best of their column are bold."""
     columns = []
     for name in demonstration.MEASURES:
         values = [getattr(result, name) for result in results]

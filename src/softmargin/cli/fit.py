@@ -34,7 +34,7 @@ from .asking import (
 )
 from .showing import print_json, print_preparation, say
 
-#: Tables below this have tuned their kernel on rows that it should not know.
+#: With fewer rows, leave-one-out estimates are too optimistic, since every row has also been used to tune the kernel.
 _FEW_ROWS = 500
 
 
@@ -132,7 +132,7 @@ def _chosen(
     seed: int,
     verbose: bool,
 ) -> tuple[str, Any]:
-    """The column of labels, and the classifier."""
+    """The name of the label column, and the classifier."""
     if word not in MODELS:
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(MODELS)}.", param_hint="--model")
     given: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def _chosen(
 
 
 def _split(y: Any, share: float, seed: int, members: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Places of rows to fit, and of a share of them to hold out."""
+    """Indices of the rows to fit and of the rows to hold out, the latter a proportion ``share``."""
     try:
         return held_out(y, share, seed, members)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What users see: tables, progress, complaints."""
+"""Output for users: tables, progress and errors."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def complain(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of JSON, which knows no NaN."""
+    """Prints one line of JSON, with null for NaN and infinity."""
     print(json.dumps(_plain(value), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    """Values as JSON has them."""
+    """The value in types that JSON supports."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
-    if hasattr(value, "item"):  # a number of NumPy
+    if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -61,14 +61,14 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on the error stream, so that what is printed can be piped."""
+    """A progress bar on the error stream, so that the output can be piped."""
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda what: bar.update(task, advance=1, description=escape(what))
 
 
 def plain_table(first: str, others: Sequence[str]) -> Table:
-    """A table of words, then numbers."""
+    """An empty table whose first column is for words, and the others for numbers."""
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     shown.add_column(first, no_wrap=True)
     for heading in others:
@@ -77,19 +77,19 @@ def plain_table(first: str, others: Sequence[str]) -> Table:
 
 
 def print_preparation(described: Any) -> None:
-    """What becomes of each column."""
+    """Prints how each column is encoded."""
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in ("column", "kind", "becomes", "note"):
         shown.add_column(heading, overflow="fold")
     for row in described.itertuples(index=False):
-        # The parameter of Python, as it is called here.
+        # Notes name the Python parameter; the command line has an option instead.
         note = row.note.replace(f"keep={row.column!r}", f"--keep {row.column}")
         shown.add_row(*(escape(str(part)) for part in (row.column, row.kind, row.becomes, note)))
     Console(highlight=False).print(shown)
 
 
 def print_evaluation(found: Evaluation) -> None:
-    """Measures with their intervals."""
+    """Prints measures with their intervals."""
     shown = plain_table("measure", ["value", f"{found.level:.0%} interval"])
     for name, heading in MEASURES.items():
         shown.add_row(heading, *in_words(found[name]))
@@ -97,14 +97,14 @@ def print_evaluation(found: Evaluation) -> None:
 
 
 def in_words(estimate: Estimate) -> tuple[str, str]:
-    """A value and its interval."""
+    """A value and its interval, as text."""
     if math.isnan(estimate.value):
         return "undefined", ""
     return f"{estimate.value:.4f}", f"{estimate.low:.4f} to {estimate.high:.4f}"
 
 
 def refuse_out(path: Path, formats: Sequence[str] = ()) -> str | None:
-    """Why a file cannot be written to ``path``, if it cannot: better said before the work than after it."""
+    """The reason why no file can be written to ``path``, or None; to be checked before the work begins."""
     if formats and path.suffix[1:].lower() not in formats:
         return f"{path} must end in {_or([f'.{suffix}' for suffix in formats[:4]])}."
     if path.is_dir():
