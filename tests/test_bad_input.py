@@ -1,9 +1,11 @@
 """Bad input gets an error that names the culprit and says what to do; odd input gets a right answer."""
 
+from datetime import date, time, timedelta
 from functools import partial
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from sklearn.base import clone
 
 from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
 from softmargin.kernels import RBF, White
+from softmargin.tables import TableClassifier
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS)
@@ -78,6 +81,35 @@ def test_columns_of_text_are_named(classifier, table):
 def test_labels_that_cannot_be_learnt_are_refused(classifier, labels, message, table):
     with pytest.raises(ValueError, match=message):
         classifier().fit(table[0], labels)
+
+
+@pytest.mark.parametrize("classifier", [BayesianSVC(), BayesianMixedSVC(groups="a"), TableClassifier()])
+def test_frames_that_hold_no_rows_yet_are_named(classifier, table, recwarn):
+    X, y = table
+    with pytest.raises(TypeError, match="X is a LazyFrame of polars"):
+        classifier.fit(pl.DataFrame(X, schema=list("abc")).lazy(), y)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("classifier", [BayesianSVC(), BayesianMixedSVC(groups="a")])
+def test_tables_of_arrow_are_named(classifier, table):
+    X, y = table
+    with pytest.raises(TypeError, match=r"X is a Table of pyarrow: pass X.to_pandas\(\)"):
+        classifier.fit(pl.DataFrame(X, schema=list("abc")).to_arrow(), y)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_single_column_is_no_table(frame, table):
+    X, y = table
+    with pytest.raises(ValueError, match=r"2-dimensional|Expected 2D array"):
+        BayesianSVC().fit(frame({"a": X[:, 0]})["a"], y)
+
+
+@pytest.mark.parametrize("when", [date(2020, 1, 1), timedelta(days=1), time(12, 30)])
+def test_dates_of_polars_are_no_numbers(when, table):
+    X, y = table
+    with pytest.raises(ValueError, match="column 'when' is not numeric"):
+        BayesianSVC().fit(pl.DataFrame({"a": X[:, 0], "when": [when] * 60}), y)
 
 
 @every_classifier

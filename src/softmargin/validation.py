@@ -28,6 +28,7 @@ def check_rows(
 
     With ``missing``, an array may have entries that are NaN; without ``names``, those of the columns are not compared.
     """
+    refuse_unread(X)
     refuse_sources(X, "This", "Read them first, or some at a time")
     settings: dict[str, Any] = {
         "accept_sparse": "csr" if sparse else False,
@@ -49,6 +50,15 @@ def check_rows(
     known, missing = getattr(estimator, "feature_names_in_", None), missing and not scipy.sparse.issparse(checked)
     refuse_infinite(checked, known, type(estimator).__name__, missing)
     return checked
+
+
+def refuse_unread(X: Any, arrow: bool = False) -> None:
+    """Frames that are not computed yet, and (unless welcome) tables of Arrow, whose columns have no names."""
+    package, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if package == "polars" and kind == "LazyFrame":
+        raise TypeError("X is a LazyFrame of polars, which holds no rows yet: pass X.collect().")
+    if package == "pyarrow" and hasattr(X, "to_pandas") and not arrow:
+        raise TypeError(f"X is a {kind} of pyarrow: pass X.to_pandas().")
 
 
 def refuse_sources(X: Any, who: str, instead: str, y: Any = None) -> None:
@@ -118,10 +128,14 @@ def _refuse_namesakes(X: Any) -> None:
 
 def _refuse_dates(X: Any) -> None:
     """Dates would become billions of nanoseconds, without a word."""
-    kinds = [getattr(dtype, "kind", "") for dtype in (X.dtypes if hasattr(X, "dtypes") else [getattr(X, "dtype", "")])]
-    if any(kind in ("m", "M") for kind in kinds):
+    if any(map(_is_of_dates, X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)])):
         _name_unreadable_columns(X, None)
         raise ValueError("X holds dates or times: convert them to numbers, such as days since the first of them.")
+
+
+def _is_of_dates(dtype: Any) -> bool:
+    """Whether a type is one of dates or times: of NumPy, pandas or polars."""
+    return getattr(dtype, "kind", "") in ("m", "M") or bool(getattr(dtype, "is_temporal", bool)())
 
 
 def _name_unreadable_columns(X: Any, error: Exception | None) -> None:

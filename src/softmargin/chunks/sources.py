@@ -167,8 +167,9 @@ def _is_dataset(X: Any, y: Any) -> bool:
 
 def _is_batches(X: Any, y: Any) -> bool:
     """Whether ``X`` consists of batches: iterable, no table, without ``y``.  Lists of lists of numbers are tables."""
-    table = any(hasattr(X, name) for name in ("shape", "columns", "__array__", "__dataframe__", "schema"))
-    if y is not None or table or not hasattr(X, "__iter__"):
+    if y is not None or not hasattr(X, "__iter__"):
+        return False
+    if any(hasattr(X, name) for name in ("shape", "columns", "__array__", "__dataframe__", "schema")):
         return False
     return not (isinstance(X, (list, tuple)) and (len(X) == 0 or not _is_batch(X[0])))
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ..validation import refuse_unread
+
 _NUMERIC = "biuf"
 _NAMES_SHOWN = 8
 #: In an array, so that comparisons with it are elementwise.
@@ -19,6 +21,7 @@ _NOTHING = np.array(None, dtype=object)
 
 def as_table(X: Any) -> Any:
     """``X`` unchanged if it is a frame (pandas, polars), else as a two-dimensional array."""
+    refuse_unread(X)
     if hasattr(X, "columns"):
         return X
     if scipy.sparse.issparse(X):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _num_samples
 from ..chunks import Source
 from ..columns import Columns, describe
 from ..design import Design, Factor, Nesting, SplineTerm
-from ..validation import check_weights, keep_names, refuse_infinite
+from ..validation import check_weights, keep_names, refuse_infinite, refuse_unread
 from .base import BayesianClassifier, Data
 from .reading import representatives, rows_of_few
 
@@ -50,6 +50,7 @@ class DesignedClassifier(BayesianClassifier):
         self.design_: Design | None = None
         if self.formula is None and _is_empty(self.groups) and _is_empty(self.splines):
             return super()._check_data(X, y, sample_weight, classes, first)
+        refuse_unread(X)
         copies = check_weights(sample_weight, _num_samples(X))
         if copies.any() and not copies.all():
             there = np.flatnonzero(copies)

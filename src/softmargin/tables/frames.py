@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
 
 from ..parameters import meant
-from ..validation import check_weights
+from ..validation import check_weights, refuse_unread
 from .lazily import pandas
 from .plans import Plan
 
@@ -74,6 +74,7 @@ def frame_of(X: Any) -> Any:
     pd = pandas()
     if isinstance(X, pd.DataFrame):
         return X
+    refuse_unread(X, arrow=True)
     if type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "to_pandas") and hasattr(X, "columns"):
         return X.to_pandas()
     if hasattr(X, "columns") and hasattr(X, "to_dict"):
