@@ -83,6 +83,15 @@ def test_labels_that_cannot_be_learnt_are_refused(classifier, labels, message, t
         classifier().fit(table[0], labels)
 
 
+@pytest.mark.parametrize(
+    ("label", "plain"), [(True, "bool"), (3, "int64"), (pd.Period("2020"), "str"), (date(2020, 1, 1), "str")]
+)
+def test_labels_that_are_objects_are_answered_with_their_plain_type(label, plain, table):
+    y = np.array([label] * 60, dtype=object)
+    with pytest.raises(ValueError, match=rf"Unknown label type: .*each of type {type(label).__name__}; .*'{plain}'"):
+        BayesianSVC().fit(table[0], y)
+
+
 @pytest.mark.parametrize("classifier", [BayesianSVC(), BayesianMixedSVC(groups="a"), TableClassifier()])
 def test_frames_that_hold_no_rows_yet_are_named(classifier, table, recwarn):
     X, y = table
