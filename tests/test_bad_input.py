@@ -92,6 +92,15 @@ def test_labels_that_are_objects_are_answered_with_their_plain_type(label, plain
         BayesianSVC().fit(table[0], y)
 
 
+@every_classifier
+def test_a_weight_of_a_class_that_is_absent_does_no_harm(classifier, table):
+    X, y = table
+    weights = {"yes": 2.0, "no": 1.0}
+    expected = classifier(class_weight=weights, random_state=0).fit(X, y).predict_proba(X)
+    model = classifier(class_weight=weights | {"rare": 9.0}, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+
+
 @pytest.mark.parametrize("classifier", [BayesianSVC(), BayesianMixedSVC(groups="a"), TableClassifier()])
 def test_frames_that_hold_no_rows_yet_are_named(classifier, table, recwarn):
     X, y = table

@@ -359,7 +359,8 @@ def class_weights(
         raise ValueError(f"class_weight must be None, 'balanced' or a dict from label to weight, got {class_weight!r}.")
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    if unknown:
+    # As in scikit-learn, where a class of its own may be missing from a fold.
+    if unknown and not all(label in class_weight for label in labels):
         raise ValueError(f"class_weight has a weight for {unknown}, but the classes are {labels}.")
     factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
     if not np.all(np.isfinite(factors) & (factors >= 0)):
