@@ -1,7 +1,7 @@
 r"""Rows under many kernels at once: particles, each with its own weights and kernel.
 
 The features of `FourierRows` depend on the kernel, so every particle maps a row to different waves.  The first axis of
-arrays is that of particles.  The host processes few particles at a time, to fit the cache, and a device all at once.
+arrays is that of particles.  The host takes as many at a time as fit the cache, and a device usually all.
 """
 
 from __future__ import annotations
