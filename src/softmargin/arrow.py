@@ -1,17 +1,17 @@
-r"""Gaussians whose precision is an arrow: a chain of nested grouping factors over a dense core.
+r"""Gaussians with an arrow-shaped precision: a chain of nested grouping factors above a dense core.
 
-The weights are one flat vector: the finest *level* first (its groups one after the other), then the level that it
-is nested in, and so on, the *core* last.  A group is coupled with its own weights, with those of the groups that it
-lies in, and with the core; never with another group of its level.  So the precision is kept as blocks,
+The weights are one flat vector: the finest *level* first (its groups one after the other), then the level in which it
+is nested, and so on, the *core* last. The weights of a group are coupled with each other, with those of the groups that
+contain it, and with the core, but never with another group of its level. So the precision is stored as blocks,
 
 .. math:: G = \big(((A_1, C_1), (A_2, C_2), \dots),\; G_{core}\big),
 
 ``A`` of shape (groups, q, q) and ``C`` of shape (groups, q, W), where the W columns are the *path* of the group: the
-parent's weights, the grandparent's, ..., the core.  All of this is sums over rows, and lives on the host.
+weights of its parent, its grandparent, ..., the core. All blocks are sums over rows, and are kept on the host.
 
-Eliminating the groups, finest first, leaves the core (a Schur complement); substituting back gives each group given
-its path, :math:`u_l \mid path \sim N(g - B\, u_{path}, A^{-1})` with :math:`B = A^{-1} C`, where ``A`` and ``C`` have
-lost what the finer levels explain.  Nothing larger than ``C`` is ever formed.
+Eliminating the groups, finest first, leaves the core (a Schur complement). Back substitution gives each group given
+its path, :math:`u_l \mid path \sim N(g - B\, u_{path}, A^{-1})` with :math:`B = A^{-1} C`, where what finer levels
+explain has been subtracted from ``A`` and ``C``. No array larger than ``C`` is formed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Arrow = tuple[tuple[tuple[np.ndarray, np.ndarray], ...], np.ndarray]
 
 
 class Layout(NamedTuple):
-    """What lies where: ``(groups, q)`` of each level, finest first; each group's parent in the next; the core."""
+    """The layout of weights: ``(groups, q)`` of each level, finest first; each group's parent in the next; the core."""
 
     sizes: tuple[tuple[int, int], ...]
     parents: tuple[np.ndarray, ...]
@@ -45,20 +45,20 @@ class Layout(NamedTuple):
 
     @property
     def core(self) -> slice:
-        """Where the core lies in the flat vector."""
+        """The slice of the core in the flat vector."""
         return slice(self.n_weights - self.n_core, self.n_weights)
 
     def of_level(self, level: int) -> slice:
-        """Where a level lies in the flat vector."""
+        """The slice of a level in the flat vector."""
         start = sum(J * q for J, q in self.sizes[:level])
         return slice(start, start + self.sizes[level][0] * self.sizes[level][1])
 
     def width(self, level: int) -> int:
-        """How many weights lie on the path of a group: those above it."""
+        """The number of weights on the path of a group."""
         return sum(q for _, q in self.sizes[level + 1 :]) + self.n_core
 
     def path(self, level: int) -> Iterator[tuple[int, slice, np.ndarray]]:
-        """The levels above one: which, the columns of the path that are theirs, and the ancestor of each group."""
+        """The levels above a level: their indices, their columns of the path, and the ancestor of each group."""
         ancestor, start = np.arange(self.sizes[level][0]), 0
         for above in range(level + 1, self.n_levels):
             ancestor, q = self.parents[above - 1][ancestor], self.sizes[above][1]
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
             start += q
 
     def on_path(self, level: int, levels: Sequence[np.ndarray], core: np.ndarray) -> np.ndarray:
-        """A value for each weight on the path of each group (groups, W), from the parts that `split` makes."""
+        """Values of all weights on the path of each group (groups, W), from the parts that `split` returns."""
         above = [levels[k][ancestor] for k, _, ancestor in self.path(level)]
         return np.concatenate([*above, np.broadcast_to(core, (self.sizes[level][0], self.n_core))], axis=1)
 
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
         return shaped, flat[..., self.core]
 
     def joined(self, levels: Sequence[np.ndarray], core: np.ndarray) -> np.ndarray:
-        """What `split` took apart."""
+        """The inverse of `split`."""
         return np.concatenate([*(part.reshape(*core.shape[:-1], -1) for part in levels), core], axis=-1)
 
 
@@ -105,13 +105,13 @@ class ArrowBelief(NamedTuple):
 
     @property
     def covariance(self) -> np.ndarray:
-        """All covariances, densely: for small models only."""
+        """The dense covariance matrix, for small models only."""
         root = self._deviations(np.eye(self.layout.n_weights))
         return root.T @ root
 
     @property
     def core_mean(self) -> np.ndarray:
-        """The mean of the weights that are dense."""
+        """The mean of the weights in the core."""
         return self.mean[self.layout.core]
 
     def level(self, level: int) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +119,7 @@ class ArrowBelief(NamedTuple):
         return self.mean[self.layout.of_level(level)].reshape(self.layout.sizes[level]), self.blocks[level][0]
 
     def energy(self, precision: tuple[Sequence[np.ndarray], np.ndarray]) -> float:
-        r""":math:`E\, u^T P u`, for a (q, q) precision shared by the groups of each level, and the core's."""
+        r""":math:`E\, u^T P u`, for a (q, q) precision shared by all groups of each level, and that of the core."""
         (levels, P), m, S = precision, self.core_mean, self.core_covariance
         total = float(P @ (np.diagonal(S) + m * m) if P.ndim == 1 else np.sum(P * S) + m @ P @ m)
         for index, shared in enumerate(levels):
@@ -128,9 +128,9 @@ class ArrowBelief(NamedTuple):
         return total
 
     def felt(self, dG: Arrow, dh: np.ndarray) -> np.ndarray:
-        """A change of natural parameters as one flat vector, each entry in units of this belief's deviations.
+        """A change of natural parameters as one flat vector, in units of this belief's standard deviations.
 
-        Couplings stand for both of their places in the matrix, so that products of such vectors are those of `Belief`.
+        Couplings represent both of their places in the matrix, so that inner products equal those of `Belief.felt`.
         """
         sd = np.sqrt(self.variances)
         own, core = self.layout.split(sd)
@@ -142,12 +142,12 @@ class ArrowBelief(NamedTuple):
         return np.concatenate([part.ravel() for part in parts])
 
     def moved_from(self, other: ArrowBelief) -> float:
-        """How far the mean lies from another's: squared, in units of this belief's deviations."""
+        """The squared distance between the two means, in units of this belief's standard deviations."""
         step = self.mean - other.mean
         return float(np.sum(step * step / self.variances))
 
     def covariance_times(self, x: np.ndarray) -> np.ndarray:
-        r""":math:`S x`: each level, finest first, takes :math:`B^T x` from all above it, as in `from_natural`."""
+        r""":math:`S x`: each level, finest first, subtracts :math:`B^T x` from all above it, as in `from_natural`."""
         layout, (parts, core), own = self.layout, self.layout.split(x.copy()), []
         for level, (R, B) in enumerate(self.given_path):
             own.append(_across(R.swapaxes(1, 2), _across(R, parts[level])))
@@ -157,7 +157,7 @@ class ArrowBelief(NamedTuple):
         return _back_substituted(own, self.core_covariance @ core, self.given_path, layout)
 
     def precision_times(self, x: np.ndarray) -> np.ndarray:
-        r""":math:`S^{-1} x`: of each level :math:`A (x + B x_{path})`, and :math:`B^T` of that to its path."""
+        r""":math:`S^{-1} x`: each level gets :math:`A (x + B x_{path})`, and its path :math:`B^T` times that."""
         layout, (parts, core), out = self.layout, self.layout.split(x), []
         root = self.core_root
         own_core = solve_lower(root, solve_lower(root, core, transposed=True)) if layout.n_core else core.copy()
@@ -172,11 +172,11 @@ class ArrowBelief(NamedTuple):
         return layout.joined(out, own_core)
 
     def sample(self, n_draws: int, rng: np.random.RandomState | np.random.Generator) -> np.ndarray:
-        """Draws of the weights, one a row."""
+        """Draws of the weights, one in each row."""
         return self.mean + self._deviations(rng.standard_normal((n_draws, self.layout.n_weights)))
 
     def seen_by(self, reference: Array) -> ArrowBelief:
-        """The same belief, what rows read of it in the dtype of a block of rows."""
+        """The same belief, with the parts that rows use in the dtype of a block of rows."""
 
         def cast(values: np.ndarray) -> np.ndarray:
             return np.asarray(values, dtype=reference.dtype)
@@ -189,21 +189,21 @@ class ArrowBelief(NamedTuple):
         )
 
     def _deviations(self, noise: np.ndarray) -> np.ndarray:
-        """Weights about their mean from standard normal noise, one draw a row."""
+        """Deviations of weights from their mean, from standard normal noise with one draw in each row."""
         levels, core = self.layout.split(noise)
         own = [_across(R.swapaxes(1, 2), e) for (R, _), e in zip(self.given_path, levels, strict=True)]
         return _back_substituted(own, core @ self.core_root, self.given_path, self.layout)
 
 
 def from_natural(G: Arrow, h: np.ndarray, layout: Layout, hyper: Any = None) -> ArrowBelief:
-    r"""The Gaussian proportional to :math:`\exp(h^T x - x^T G x / 2)`, ``G`` being its whole precision."""
+    r"""The Gaussian proportional to :math:`\exp(h^T x - x^T G x / 2)`, where ``G`` is the full precision."""
     (levels, core), (g, h_core) = G, layout.split(h)
     levels, given_path, log_det = list(levels), [], 0.0
     for level in range(layout.n_levels):
         A, C = levels[level]
         R = _inverse_roots(A)
         V, e = _times(R, C), _across(R, g[level])
-        # What the level explains, C'A^-1 C = V'V, is taken from everything above it.
+        # What the level explains, C'A^-1 C = V'V, is subtracted from everything above it.
         for k, columns, ancestor in layout.path(level):
             (J, q), mine = layout.sizes[k], V[:, :, columns].swapaxes(1, 2)
             gone = _summed(mine @ V[:, :, columns.start :], ancestor, J)
@@ -224,7 +224,7 @@ def from_natural(G: Arrow, h: np.ndarray, layout: Layout, hyper: Any = None) -> 
 
 
 def with_precision(G: Arrow, level_precisions: Sequence[np.ndarray], core_precision: np.ndarray) -> Arrow:
-    """``G`` and a prior: a (q, q) precision shared by the groups of a level, and the core's, a diagonal or a matrix."""
+    """``G`` plus a prior: a (q, q) precision shared by all groups of a level, and the core's (diagonal or matrix)."""
     levels = tuple((A + P, C) for (A, C), P in zip(G[0], level_precisions, strict=True))
     return levels, G[1] + (np.diag(core_precision) if np.ndim(core_precision) == 1 else core_precision)
 
@@ -250,18 +250,18 @@ def times(G: Arrow, vector: np.ndarray, layout: Layout) -> np.ndarray:
     return layout.joined(y, y_core)
 
 
-# Core weights that are chosen: rows see them times inclusion variables ----------------------------------------------
+# Variable selection in the core: rows use weights times inclusion variables -----------------------------------------
 
 
 def scaled_core(G: Arrow, second: np.ndarray, inclusion: np.ndarray) -> Arrow:
-    r"""``G`` as it meets weights yet to be chosen: with :math:`E \gamma\gamma^T`, couplings with :math:`E \gamma`."""
+    r"""``G`` for weights before selection: core times :math:`E \gamma\gamma^T`, couplings times :math:`E \gamma`."""
     return tuple((A, _with_core_columns_times(C, inclusion)) for A, C in G[0]), G[1] * second
 
 
 def through_core(belief: ArrowBelief, inclusion: np.ndarray, core_root: np.ndarray) -> ArrowBelief:
-    """The moments of the weights as rows see them, the root of the core's covariance being known.
+    """The effective moments of the weights, which rows use, given the root of the covariance of the core.
 
-    It cannot be drawn from: given the core as it is seen, groups are no longer independent.
+    It cannot be sampled: given the effective core, groups are no longer independent.
     """
     mean = belief.mean.copy()
     mean[belief.layout.core] *= inclusion
@@ -313,7 +313,7 @@ def _times(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def _across(A: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """``A @ x`` of each matrix in a stack and its vector, for one set (stack, columns) of these or many."""
+    """``A @ x`` for each matrix in a stack and its vector, for one set of vectors (stack, columns) or several."""
     return A[:, 0] * x if A.shape[1] == A.shape[2] == 1 else np.einsum("jab,...jb->...ja", A, x)
 
 
@@ -324,7 +324,7 @@ def _summed(values: np.ndarray, index: np.ndarray, n: int) -> np.ndarray:
 
 
 def _of_core(C: np.ndarray, layout: Layout) -> np.ndarray:
-    """The core's columns of what couples a level with its path, a weight of the level in each row."""
+    """The columns of a coupling that belong to the core, with one row for each weight of the level."""
     return C[:, :, C.shape[2] - layout.n_core :].reshape(C.shape[0] * C.shape[1], layout.n_core)
 
 

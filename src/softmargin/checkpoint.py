@@ -1,8 +1,8 @@
 """Checkpoints: the state of a fit, in a file from which the same fit resumes after a crash.
 
-A fit is a row of stages, and all of them depend on nothing but data, parameters and random numbers.  So a `Journal` has
-a `Page` for each: what a finished stage found, or where an unfinished one stands.  A fit that finds its journal reads
-through the finished pages, and goes on in the one that is not.
+A fit is a sequence of stages that depend only on data, parameters and random numbers. So a `Journal` has
+a `Page` for each stage: the result of a finished stage, or the state of an unfinished one. A fit that finds its journal
+takes the results of finished stages from it, and continues the unfinished one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .store.tree import Encoder
 
 T = TypeVar("T")
 
-#: Raised by one whenever older journals could not be gone on from.
+#: Increased by one whenever fits cannot be resumed from older journals.
 FORMAT = 1
-#: Ends of a fit that the same call goes on from.
+#: Reasons for the end of a fit from which the same call resumes.
 CUT_SHORT = ("time", "interrupt")
-#: Left to itself, a journal is not written before so many times the last writing have gone by.
+#: With ``passes="auto"``, the time between writes is at least this multiple of the duration of the last one.
 _REST = 20.0
-#: Parameters that do not change what a fit finds, or only how soon it ends.
+#: Parameters that do not change the result of a fit, or only how soon it ends.
 _BESIDE = ("checkpoint", "max_time", "n_jobs", "random_state", "verbose")
-#: Bytes of rows that are hashed at a time.
+#: Bytes of rows that are hashed at once.
 _HASHED_BYTES = 2**24
 
 
@@ -77,7 +77,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, value: Any) -> Checkpoint | None:
-        """What was given as ``checkpoint``: a path, one of these, or None."""
+        """The checkpoint for a parameter that is a path, a checkpoint or None."""
         if value is None or isinstance(value, Checkpoint):
             return value
         if not isinstance(value, (str, os.PathLike)):
@@ -86,36 +86,36 @@ class Checkpoint:
 
 
 class OnDevice(NamedTuple):
-    """A tensor as files hold it."""
+    """A tensor in the form in which files store it."""
 
     array: np.ndarray
     device: str
 
 
 class Page:
-    """One stage of a fit: what it found, or where it stands.
+    """One stage of a fit: its result, or its state.
 
-    Rows of a ``problem`` may remember where they were in the last pass; that belongs to where a stage stands.
+    The rows of a ``problem`` may keep their sites from the last pass, which are then part of the state.
     """
 
     def __init__(self, journal: Journal, name: str, problem: Any = None) -> None:
         self._journal, self._name, self._problem = journal, name, problem
 
     def read(self) -> Any:
-        """What is written here; None if nothing is."""
+        """The stored result or state; None if there is none."""
         value, memory = self._journal.pages.get(self._name, (None, None))
         for index, sites in (memory or {}).items():
             self._problem.features(index)._sites.update(sites)
         return value
 
     def note(self, value: Any, passes: float = 1.0) -> None:
-        """The stage stands here, after so many more passes."""
+        """Stores the state of the stage, reached after so many further passes."""
         self._journal.put(self._name, (value, self._memory()), passes)
 
     def finish(self, value: T, passes: float = 0.0, instead_of: str = "") -> T:
-        """This is what the stage found; if it was cut short, the last note stays, to go on from.
+        """Stores the result of the stage; if it was cut short, the last state is kept instead, to resume from.
 
-        A page that led here need not be kept.
+        The page ``instead_of`` is deleted.
         """
         if getattr(value, "reason", "") in CUT_SHORT:
             self._journal.pause()
@@ -125,7 +125,7 @@ class Page:
         return value
 
     def found(self, work: Callable[[], T]) -> T:
-        """What a stage finds that has no notes; it begins anew if it was not finished."""
+        """The result of a stage without intermediate states, which starts again if it was not finished."""
         value = self.read()
         return self.finish(work(), passes=1.0) if value is None else value
 
@@ -135,7 +135,7 @@ class Page:
 
 
 class Journal:
-    """The pages of a fit, and the file that they are written to; without one, nothing is ever found in them."""
+    """The pages of a fit, and the file to which they are written, if there is one."""
 
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.pages: dict[str, tuple[Any, Any]] = {}
@@ -151,7 +151,7 @@ class Journal:
 
     @classmethod
     def of(cls, model: Any) -> Journal:
-        """That of a model's ``checkpoint``, refused at once if it is there and another model's."""
+        """The journal of a model's ``checkpoint``; raises an error if the file belongs to another model."""
         journal = cls(Checkpoint.of(getattr(model, "checkpoint", None)))
         if journal._checkpoint is not None:
             journal._fingerprint = fingerprint(model)
@@ -166,10 +166,10 @@ class Journal:
         return Page(self, name, problem)
 
     def begin(self, data: Any, rng: np.random.RandomState, monitor: Any) -> tuple[Any, np.random.RandomState]:
-        """Goes on where the file says, if there is one; data that tell of their passes, and random numbers to use."""
+        """Resumes from the file, if there is one; returns data that report their passes, and random numbers to use."""
         if self._checkpoint is None:
             return data, rng
-        if rng is np.random.mtrand._rand:  # type: ignore[attr-defined]  # which is everybody's, and not to be set back
+        if rng is np.random.mtrand._rand:  # type: ignore[attr-defined]  # shared, so its state must not be set
             rng = np.random.RandomState(rng.randint(2**31 - 1))
         self._fingerprint |= fingerprint_of_data(data)
         self._rng, self._monitor, self.is_open = rng, monitor, True
@@ -183,7 +183,7 @@ class Journal:
         return data._replace(whole=whole), rng
 
     def put(self, name: str, value: Any, passes: float, ends: bool = False) -> None:
-        """Writes a page, and all of them to the file if that is due."""
+        """Stores a page, and writes all pages to the file if that is due."""
         if not self.is_open:
             return
         self.pages[name], self._part = value, None
@@ -193,13 +193,13 @@ class Journal:
             self._try_to_write()
 
     def pause(self) -> None:
-        """From here on a fit takes short ways to its end, on which another would not go on."""
+        """Closes the journal: from here on the fit takes short cuts to its end, from which it must not be resumed."""
         if self.is_open and self._pending > 0:
             self._try_to_write()
         self.is_open = False
 
     def end(self, reason: str) -> None:
-        """The fit has ended: without a file, unless it was cut short."""
+        """Deletes the file at the end of a fit, unless that was cut short."""
         if self._checkpoint is None or reason in CUT_SHORT:
             return
         self.is_open = False
@@ -208,7 +208,7 @@ class Journal:
         self._sweep()
 
     def part_of(self, block_sum: Any) -> tuple[str, int, Any]:
-        """The name of a pass by what it adds up, how many items of it are known already, and their sum."""
+        """A hash that identifies a pass, the number of its items that are summed already, and their sum."""
         tag = ""
         if self.is_open and self._checkpoint is not None and (self._checkpoint.seconds or self._part):
             with contextlib.suppress(StoreError):
@@ -218,7 +218,7 @@ class Journal:
         return self._part
 
     def keep_part(self, tag: str, done: int, total: Any) -> None:
-        """The sum of the first items of a pass, written if it is time."""
+        """Writes the sum of the first items of a pass, if it is time."""
         seconds = None if self._checkpoint is None else self._checkpoint.seconds
         if self.is_open and tag and seconds is not None and time.perf_counter() - self._written >= seconds:
             self._part = tag, done, total
@@ -230,7 +230,7 @@ class Journal:
         return Path(os.path.realpath(self._checkpoint.path))
 
     def _mark(self) -> None:
-        """Takes note of all that belongs to the pages as they are now."""
+        """Copies history, time and random numbers as they are with the current pages."""
         rng = np.random.RandomState(0)
         rng.set_state(self._rng.get_state())
         self._beside = {"history": list(self._monitor.history), "seconds": self._monitor.seconds, "rng": rng}
@@ -277,7 +277,7 @@ class Journal:
         return kept
 
     def _refuse_another(self) -> None:
-        """Compares what is known of this fit by now with the one that wrote the file."""
+        """Raises an error if the fingerprint of this fit, as far as known, differs from that in the file."""
         assert self._kept is not None
         there, here = self._kept["fit"], self._fingerprint
         other = [name for name, value in here.items() if there.get(name) != value]
@@ -296,7 +296,7 @@ class Journal:
         self._mark()
 
     def _sweep(self) -> None:
-        """Removes what writings that were killed have left beside the file."""
+        """Removes temporary files of writes that were killed."""
         beside = re.compile(re.escape(f".{self._path.name[:200]}.") + r"[0-9a-f]{12}\.tmp")
         for file in self._path.parent.iterdir():
             if beside.fullmatch(file.name):
@@ -304,26 +304,26 @@ class Journal:
                     file.unlink()
 
 
-#: A page of no journal.
+#: A page that stores nothing.
 NO_PAGE = Journal().page("")
 
 
-# Which fit it is ---------------------------------------------------------------------------------
+# Fingerprints ------------------------------------------------------------------------------------
 
 
 def fingerprint(model: Any) -> dict[str, str]:
-    """What a fit is known by before it has seen data: by name, so that it can be said what differs."""
+    """The fingerprint of a fit before it has seen data, by name, so that an error can say what differs."""
     from . import __version__
 
     found = {"softmargin": __version__, "estimator": type(model).__name__}
     given = {name: value for name, value in model.get_params(deep=False).items() if name not in _BESIDE}
-    if not isinstance(model.random_state, np.random.RandomState):  # whose numbers are in the file
+    if not isinstance(model.random_state, np.random.RandomState):  # its state is in the file
         given["random_state"] = model.random_state
     return found | {name: _digest_of_parameter(value) for name, value in given.items()}
 
 
 def fingerprint_of_data(data: Any) -> dict[str, str]:
-    """What the data of a fit are known by: all that is in memory, and of a source a sample and its moments."""
+    """The fingerprint of the data of a fit: everything in memory; for a source, its sample and moments."""
     beside = (data.y, data.weight, data.unit, data.copies, data.columns)
     return {
         "classes": digest(data.classes),
@@ -334,7 +334,7 @@ def fingerprint_of_data(data: Any) -> dict[str, str]:
 
 
 def digest(value: Any) -> str:
-    """A hash of any value that files hold."""
+    """A hash of any value that files can store."""
     encoder = Encoder()
     text = json.dumps(encoder.node(_on_host(value, {}), "value"))
     found = hashlib.sha256(text.encode())
@@ -345,7 +345,7 @@ def digest(value: Any) -> str:
 
 
 def _digest_of_parameter(value: Any) -> str:
-    """Of parameters that files do not hold: frames by their entries, others by the way they are shown."""
+    """A hash of a parameter; if files cannot store it, of the entries of a frame or of its representation."""
     try:
         return digest(value)
     except StoreError:
@@ -367,7 +367,7 @@ def _digest_of_rows(X: Any) -> str:
 
 
 def _on_host(value: Any, met: dict[int, Any]) -> Any:
-    """The same with tensors as files hold them; each of them once."""
+    """The same value with tensors in the form in which files store them, each only once."""
     if is_torch_array(value):
         if id(value) not in met:
             met[id(value)] = OnDevice(to_numpy(value), str(value.device))
@@ -376,7 +376,7 @@ def _on_host(value: Any, met: dict[int, Any]) -> Any:
 
 
 def _where_it_was(value: Any, met: dict[int, Any]) -> Any:
-    """The same with tensors back on their devices."""
+    """The same value with tensors back on their devices."""
     if isinstance(value, OnDevice):
         import torch
 
@@ -387,7 +387,7 @@ def _where_it_was(value: Any, met: dict[int, Any]) -> Any:
 
 
 def _within(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same value with what tuples, lists and dicts hold changed."""
+    """Applies a function to all entries of a tuple, list or dict."""
     if isinstance(value, tuple):
         entries = map(change, value)
         return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)

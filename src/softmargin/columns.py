@@ -1,4 +1,4 @@
-"""Where columns lie and how far they spread: the units in which everything scale-free is done."""
+"""Centre and spread of columns: the units in which all scale-free computations are done."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import numpy as np
 
 from .chunks import dense, rows_in_block
 
-#: A column whose spread is a rounding error of its centre, or next to the smallest number there is, is constant.
+#: A column is constant if its spread is a rounding error of its centre, or close to the smallest number.
 _CONSTANT, _LEAST = 1e-13, 1e-300
-#: Binary digits that are kept where rounding must not decide: about ten decimal ones.
+#: Binary digits, about ten decimal ones, that are kept where rounding errors must not decide.
 _BITS = 34
 
 
 class Columns(NamedTuple):
-    """The weighted mean and standard deviation of each column; the spread of a constant column is 1 or its size."""
+    """The weighted mean and standard deviation of each column; for constant columns, the larger of 1 and their size."""
 
     center: np.ndarray
     spread: np.ndarray
 
     def of(self, n_columns: int) -> Columns:
-        """Of the first so many columns."""
+        """Centre and spread of the first ``n_columns`` columns."""
         return Columns(self.center[:n_columns], self.spread[:n_columns])
 
     def rounded(self) -> Columns:
-        """To as many digits as sums in whatever order agree on: what is chosen by them is then the very same."""
+        """Rounded to digits that do not depend on the order of sums, so that choices based on them do not either."""
         return Columns(rounded(self.center, self.spread), rounded(self.spread, self.spread))
 
 
 def rounded(values: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
-    """Values to ten digits of a unit, or more: its power of two counts.
+    """Values rounded to at least ten digits of a unit, or rather of its power of two.
 
     >>> rounded(np.array([1 / 3 + 1e-16]), 1.0) == rounded(np.array([1 / 3]), 1.0)
     array([ True])
@@ -41,13 +41,13 @@ def rounded(values: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
 
 
 class Moments(NamedTuple):
-    r"""Weighted means and deviations of the entries that are there, column by column, of some rows or of more together.
+    r"""Weighted means, standard deviations and ranges of the observed entries of each column, over a set of rows.
 
-    With :math:`\delta` the way between two means, both sets of rows together have the variance
+    With :math:`\delta` the difference of two means, the union of two sets of rows has the variance
 
     .. math:: \frac{w_1 s_1^2 + w_2 s_2^2}{w_1 + w_2} + \frac{w_1 w_2}{(w_1 + w_2)^2}\, \delta^2,
 
-    taken in units of the largest of :math:`s_1, s_2, \delta`, so that no square overflows.
+    computed in units of the largest of :math:`s_1, s_2, \delta`, so that no square overflows.
     """
 
     weight: np.ndarray
@@ -58,9 +58,9 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, X: Any, weight: np.ndarray) -> Moments:
-        """Those of a block of rows, in float64; NaN is not there."""
+        """The moments of a block of rows, in float64; NaN is missing."""
         block = dense(X).astype(np.float64, copy=False)
-        there = ~np.isnan(block) if np.isnan(block.min(initial=0)) else None  # a minimum passes NaN on
+        there = ~np.isnan(block) if np.isnan(block.min(initial=0)) else None  # a minimum propagates NaN
         present = np.full(block.shape[1], weight.sum()) if there is None else weight @ there
         each = np.where(present > 0, present, 1.0)
         mean = (weight / each.max(initial=1.0)) @ (block if there is None else np.where(there, block, 0))
@@ -73,7 +73,7 @@ class Moments(NamedTuple):
         return cls(present, mean, unit * np.sqrt(variance), low, high)
 
     def merged(self, other: Moments) -> Moments:
-        """Those of both sets of rows together."""
+        """The moments of the union of two sets of rows."""
         weight = self.weight + other.weight
         share = other.weight / np.where(weight > 0, weight, 1.0)
         way = other.mean - self.mean
@@ -88,12 +88,12 @@ class Moments(NamedTuple):
     def columns(self) -> Columns:
         largest = np.maximum(self.high - self.mean, self.mean - self.low)
         constant = largest <= np.maximum(_CONSTANT * np.abs(self.mean), _LEAST)
-        constant |= self.spread <= _LEAST  # where all but one row hardly weigh anything
+        constant |= self.spread <= _LEAST  # all rows but one have negligible weight
         return Columns(self.mean, np.where(constant, np.maximum(1.0, np.abs(self.mean)), self.spread))
 
 
 def describe(X: Any, weight: np.ndarray) -> Columns:
-    """Weighted moments of what is there, in float64, safe for far offsets and squares that overflow.
+    """Weighted moments of the observed entries, in float64, safe for large offsets and squares that overflow.
 
     >>> describe(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2))
     Columns(center=array([2., 5.]), spread=array([1., 5.]))

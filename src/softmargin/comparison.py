@@ -28,7 +28,7 @@ Maker = Callable[[], Any]
 
 
 def calibrated_svc() -> Any:
-    """A support vector machine with probabilities, as scikit-learn recommends."""
+    """A support vector machine with calibrated probabilities, as recommended by scikit-learn."""
     options: dict[str, Any] = {"ensemble": False}
     return make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), **options))
 
@@ -94,7 +94,7 @@ def trials(
 
 def _run(model: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Trial:
     with threadpool_limits(1), warnings.catch_warnings():
-        # A fit takes Ctrl-C as "enough" and says so; here it means the end of everything.
+        # An interrupted fit returns early with a warning; here an interrupt has to end the whole comparison.
         warnings.simplefilter("error", InterruptedFitWarning)
         try:
             start = time.perf_counter()
@@ -207,7 +207,7 @@ def compare(
 
 
 def _standard_error(gap: np.ndarray, members: np.ndarray | None) -> float:
-    """Of the mean of a difference: rows are independent, or groups are, whose rows add up."""
+    """The standard error of a mean difference, for independent rows, or for independent groups of rows."""
     away = gap - gap.mean()
     parts = away if members is None else np.bincount(np.unique(members, return_inverse=True)[1], away)
     n = len(parts)

@@ -1,7 +1,7 @@
-"""What ``softmargin demo`` does: real tables, the same splits for every model, whatever comes out.
+"""The comparison of ``softmargin demo``: real tables, with the same splits for every model.
 
-The tables are those that scikit-learn carries, so nothing is downloaded.  Every model runs on one thread: small
-matrices gain nothing from more, and the times are then comparable.
+The tables are included in scikit-learn, so nothing is downloaded. Every model runs on one thread: small
+matrices gain nothing from more, and times are then comparable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["MEASURES", "MODELS", "Result", "Table", "compare", "contradictions",
 
 N_SPLITS, N_SPLITS_QUICK = 20, 3
 _TEST_SHARE = 0.3
-#: Two columns of the breast cancer table that everyone can picture.
+#: Two columns of the breast cancer table with an obvious meaning.
 _PICTURE_COLUMNS = ["mean radius", "mean texture"]
 #: The fields of a `Result` that are better when smaller.
 MEASURES = ("error", "log_loss", "brier", "ece", "seconds")
@@ -133,12 +133,12 @@ def compare(
 
 
 def _summary(table: str, model: str, found: Trial) -> Result:
-    # Splits are of one size: the mean over rows is that over splits.
+    # All splits have the same size, so the mean over rows is the mean over splits.
     measured = evaluate(found.y, found.proba, classes=found.classes, n_bootstrap=1)
     return Result(
         table,
         model,
-        error=float(np.mean(found.predicted != found.y)),  # which need not be that of the probabilities
+        error=float(np.mean(found.predicted != found.y)),  # which may differ from the error of the probabilities
         **{name: measured[name].value for name in ("log_loss", "brier", "ece")},
         seconds=found.seconds,
         contradictions=found.contradictions,
@@ -195,7 +195,7 @@ def draw(path: str | Path) -> Path:
     cancer: Any = datasets.load_breast_cancer()
     X = cancer.data[:, [list(cancer.feature_names).index(name) for name in _PICTURE_COLUMNS]]
     y = cancer.target_names[cancer.target]
-    # A figure without pyplot needs no window system and leaves nothing open.
+    # A figure created without pyplot needs no display and need not be closed.
     figure = Figure(figsize=(12, 5), dpi=100, layout="constrained")
     with threadpool_limits(1):
         left, right = (

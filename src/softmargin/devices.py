@@ -1,8 +1,8 @@
-"""Passes over rows on a graphics processor: where rows lie, how they get there, and how answers come back.
+"""Passes over rows on a GPU: where rows are stored, and how they and the results are transferred.
 
-Rows that fit lie on the device as one table, and so do their features where there is room.  Others stay on the host, in
-memory that the device can read by itself, and are sent in blocks: the next one travels while one is at work.  All that
-is between is written against the namespace of its arrays and knows nothing of this.
+Rows that fit are stored on the device as one table, and so are their features if there is room. Others stay on the
+host, in pinned memory, and are sent in blocks, each while the one before is processed. The computations in between use
+the namespace of their arrays and do not depend on any of this.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .loo import thinned
 from .rows import ClasswiseRows, InducingRows
 
 PRECISIONS = ("auto", "float32", "tf32", "float64")
-#: A block of features on a device, in bytes and in rows: large enough that telling of it takes less time than doing.
+#: A block of features on a device, in bytes and in rows: large enough that launching takes less time than computing.
 _BLOCK_BYTES, _BLOCK_ROWS = 2**28, (4096, 2**20)
-#: The share of a device's free memory that rows may take, and that features may take beside them.
+#: The shares of a device's free memory that rows and features may take.
 _ROWS_SHARE, _FEATURES_SHARE = 0.4, 0.4
 
 
 class Place(NamedTuple):
-    """A device, and the precision of products there."""
+    """A device, and the precision of matrix products on it."""
 
     device: Any
     dtype: Any
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, device: Any, precision: str, X: Any = None) -> Place | None:
-        """As parameters say, for rows that may be tensors; None is the host, with NumPy."""
+        """The place for these parameters and rows, which may be tensors; None is the host, with NumPy."""
         tensor: Any = X if is_torch_array(X) else None
         if device is None and tensor is None:
             if precision == "tf32":
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
     @property
     def room(self) -> float:
-        """Bytes that are free on the device."""
+        """Free memory of the device, in bytes."""
         if self.memory is not None:
             return self.memory
         if not self.is_cuda:
@@ -75,7 +75,7 @@ class Place(NamedTuple):
         return float(torch.cuda.mem_get_info(self.device)[0])
 
     def put(self, values: Any, dtype: Any = None) -> Any:
-        """An array on the device, floats in the precision of products unless another is given."""
+        """An array on the device, in the precision of products unless another dtype is given."""
         import torch
 
         values = values if isinstance(values, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(values))
@@ -85,7 +85,7 @@ class Place(NamedTuple):
         return int(np.clip(_BLOCK_BYTES // (max(width, 1) * self.dtype.itemsize), *_BLOCK_ROWS))
 
     def rows_for(self, rows: Any) -> Any:
-        """The same rows, their points factored with as much jitter as the precision there needs."""
+        """The same rows, with as much jitter in the factor of their points as the precision requires."""
         if isinstance(rows, ClasswiseRows):
             return rows._replace(rows=self.rows_for(rows.rows))
         if isinstance(rows, InducingRows) and rows.points.dtype.itemsize > self.dtype.itemsize:
@@ -101,7 +101,7 @@ class Place(NamedTuple):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Products in the precision that was asked for; the process is left as it was found."""
+        """Sets the precision of products, and restores the settings of the process afterwards."""
         import torch
 
         before = torch.get_float32_matmul_precision()
@@ -114,9 +114,9 @@ class Place(NamedTuple):
 
 
 def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None) -> tuple[Problem, np.ndarray]:
-    """The same problem on a device, and the weights of single copies of the rows in its table.
+    """The same problem on a device, and the weight of one copy of each row of its table.
 
-    ``tensor`` are the rows of the table where they are on a device already.
+    ``tensor`` holds the rows of the table if they are on a device already.
     """
     rows, width = _placed_rows(problem.rows, place), problem.rows.width
     room, n_rows = place.room, problem.table.n_rows
@@ -139,7 +139,7 @@ def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None)
 
 
 def _placed_rows(rows: Any, place: Place) -> Any:
-    """Inducing rows with their arrays on the device; others send theirs along with every block, which are small."""
+    """Inducing rows with their arrays on the device; other rows have small arrays, and send them with every block."""
     if isinstance(rows, ClasswiseRows):
         return rows._replace(rows=_placed_rows(rows.rows, place))
     if isinstance(rows, InducingRows):
@@ -148,7 +148,7 @@ def _placed_rows(rows: Any, place: Place) -> Any:
 
 
 def moments_there(view: Any, X: Any, place: Place, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The latent moments of rows through a view of a device, on the host."""
+    """The latent moments of rows, computed by a view on the device and returned on the host."""
     size = place.block_rows(max(width, X.shape[1]))
     cuts = (slice(start, start + size) for start in range(0, X.shape[0], size))
     mu, v = gather_rows(on_host(view.moments(place.put(dense(X[cut])))) for cut in cuts)
@@ -156,7 +156,7 @@ def moments_there(view: Any, X: Any, place: Place, width: int) -> tuple[np.ndarr
 
 
 def on_host(value: Any) -> Any:
-    """The same value with tensors, in whatever tuples, as NumPy arrays."""
+    """The same value with tensors, also in nested tuples, as NumPy arrays."""
     if is_torch_array(value):
         return to_numpy(value)
     if isinstance(value, tuple):
@@ -166,7 +166,7 @@ def on_host(value: Any) -> Any:
 
 
 def beside(answer: Any, X: Any) -> Any:
-    """Arrays, if of numbers, as tensors on the device of others."""
+    """Numerical arrays as tensors on the device of ``X``; others as they are."""
     import torch
 
     if isinstance(answer, tuple):
@@ -175,7 +175,7 @@ def beside(answer: Any, X: Any) -> Any:
 
 
 class Pinned(NamedTuple):
-    """A table that stays in the host's memory, from where a device reads blocks by itself."""
+    """A table in pinned memory of the host, from which a device reads blocks."""
 
     X: Any
     y: Any
@@ -206,7 +206,7 @@ class Pinned(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """All rows of a source, read by threads of the host and sent to a device."""
+    """All rows of a source, read by threads on the host and sent to a device."""
 
     whole: Whole
     place: Place
@@ -237,14 +237,14 @@ class Sent(NamedTuple):
 
 
 def _dtype_of_weights(weight: np.ndarray) -> Any:
-    """Single precision where nothing is lost by it: fewer bytes to send."""
+    """Single precision if it represents all weights exactly, so that fewer bytes are sent."""
     import torch
 
     return torch.float32 if np.array_equal(weight.astype(np.float32), weight) else torch.float64
 
 
 def travelling(blocks: Iterable[tuple[Any, ...]], place: Place) -> Iterator[tuple[Array, Array, Array]]:
-    """Blocks of rows, labels and weights on a device: each begins its way while the one before is at work."""
+    """Blocks of rows, labels and weights on a device; each is sent while the one before is processed."""
     import torch
 
     def widened(X: Any, y: Any, weight: Any) -> tuple[Array, Array, Array]:
@@ -266,7 +266,7 @@ def travelling(blocks: Iterable[tuple[Any, ...]], place: Place) -> Iterator[tupl
 
 
 def _arrived(sent: tuple[Any, ...], work: Any) -> tuple[Any, ...]:
-    """What was sent, for the stream that works on it, which waits for it to be there."""
+    """The arrays that were sent; the stream that processes them waits for their arrival."""
     parts, event = sent
     work.wait_event(event)
     for part in parts:

@@ -1,7 +1,7 @@
 r"""Convergence diagnostics of chains: R-hat and effective sample size (Vehtari et al. 2021).
 
-Draws are arrays (chain, draw, ...), and each quantity in the trailing axes is assessed separately.  Chains are split
-in halves, so that a drift shows as a disagreement, and draws are replaced by normal scores of their ranks, so that
+Draws are arrays (chain, draw, ...), and each quantity in the trailing axes is assessed separately. Chains are split
+into halves, so that drift shows as disagreement, and draws are replaced by normal scores of their ranks, so that
 heavy tails do no harm.
 """
 
@@ -19,11 +19,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .extras import needed
 
-#: Chains that disagree by more have not mixed.
+#: The largest R-hat of chains that have mixed.
 LARGEST_R_HAT = 1.05
-#: The fewest draws of a chain of which anything can be said.
+#: The fewest draws of a chain for diagnostics.
 _LEAST_DRAWS = 4
-#: The tails whose draws are counted, as shares.
+#: The quantiles of the tail effective sample size.
 _TAILS = 0.05, 0.95
 
 
@@ -104,7 +104,7 @@ def ess(draws: np.ndarray) -> np.ndarray:
     still = np.ptp(draws, axis=(0, 1)) < np.finfo(float).resolution
     rho = 1 - (within - covariance) / np.where(still, 1.0, total)
     rho[0] = 1
-    # Pairs from the first to the last that is looked at, and how many of them count in full.
+    # Sums of pairs up to the last that is considered, and how many of them count in full.
     last = max(0, (n - 3) // 2)
     even, pairs = rho[: 2 * last + 2 : 2], rho[: 2 * last + 2 : 2] + rho[1 : 2 * last + 2 : 2]
     positive = np.logical_and.accumulate(pairs[:last] > 0, axis=0)
@@ -112,7 +112,7 @@ def ess(draws: np.ndarray) -> np.ndarray:
     summed = np.sum(np.where(positive, np.minimum.accumulate(pairs[:last], axis=0), 0), axis=0)
     end, end_pair = (np.take_along_axis(part, count[None], axis=0)[0] for part in (even, pairs))
     tau = 2 * summed - 1 + np.where(end_pair >= 0, end, np.maximum(end, 0))
-    # Draws that alternate are worth more than independent ones, but not without end.
+    # Antithetic draws are worth more than independent ones, but only up to this limit.
     worth = n_chains * n / np.maximum(tau, 1 / np.log10(n_chains * n))
     return np.where(np.isnan(total), np.nan, np.where(still, float(n_chains * n), worth))
 
@@ -130,7 +130,7 @@ def summary(draws: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def warn_unless_mixed(largest_r_hat: float, n_effective: float, stacklevel: int = 2) -> None:
-    """A `MixingWarning` where chains disagree, as if the caller had given it."""
+    """Issues a `MixingWarning` if chains disagree, located at the caller."""
     if largest_r_hat > LARGEST_R_HAT:
         warnings.warn(
             f"The chains have not mixed: the largest R-hat is {largest_r_hat:.3f}, above {LARGEST_R_HAT}, and the "
@@ -153,7 +153,7 @@ def to_arviz(
     ``sample_stats``, are given by name.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # that there will be another version
+        warnings.simplefilter("ignore", FutureWarning)  # announcements of the next version
         arviz = needed("arviz", "arviz", "What ArviZ makes of draws")
     every = {"posterior": posterior, **groups}
     every = {group: {name: np.asarray(values) for name, values in named.items()} for group, named in every.items()}
@@ -164,13 +164,13 @@ def to_arviz(
 
 
 def _halves(draws: np.ndarray) -> np.ndarray:
-    """Each chain as two; of an odd number of draws the middle one goes."""
+    """Each chain split into two; with an odd number of draws, the middle one is dropped."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
 def _scores(draws: np.ndarray) -> np.ndarray:
-    """Normal scores of the ranks among all draws of a number (Blom)."""
+    """Normal scores of the ranks among all draws of a quantity (Blom)."""
     flat = draws.reshape(-1, *draws.shape[2:])
     return ndtri((rankdata(flat, axis=0) - 3 / 8) / (len(flat) + 1 / 4)).reshape(draws.shape)
 
@@ -178,7 +178,7 @@ def _scores(draws: np.ndarray) -> np.ndarray:
 def _r_hat(halves: np.ndarray) -> np.ndarray:
     n = halves.shape[1]
     within, between = halves.var(axis=1, ddof=1).mean(axis=0), halves.mean(axis=1).var(axis=0, ddof=1)
-    # Where nothing moves within halves, rounding may still set the means of equal ones apart.
+    # If halves are constant, rounding may still make the means of equal halves differ.
     still = np.ptp(halves, axis=1).max(axis=0) == 0
     apart = still & (np.ptp(halves, axis=(0, 1)) > 0)
     ratio = np.where(still, 0.0, between) / np.where(still, 1.0, within)
@@ -188,7 +188,7 @@ def _r_hat(halves: np.ndarray) -> np.ndarray:
 def _autocovariance(draws: np.ndarray) -> np.ndarray:
     """The autocovariances of each lag, averaged over chains."""
     n = draws.shape[1]
-    length = next_fast_len(2 * n, real=True)  # padded, or the end would correlate with the beginning
+    length = next_fast_len(2 * n, real=True)  # padded, so that the end does not correlate with the beginning
     transformed = np.asarray(rfft(draws - draws.mean(axis=1, keepdims=True), length, axis=1))
     power = np.abs(transformed) ** 2
     return np.asarray(irfft(power.mean(axis=0), length, axis=0))[:n] / n

@@ -16,7 +16,7 @@ from .validation import check_weights
 
 __all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate", "log_losses"]
 
-#: What is measured, in the order of tables, and how it is called there.
+#: The measures in the order of tables, and their names there.
 MEASURES = {
     "error": "error",
     "balanced_error": "balanced error",
@@ -154,19 +154,19 @@ def evaluate(
 
 
 def members_of(groups: Any, n: int) -> np.ndarray:
-    """Groups as 0, 1, 2, ..., one for each of ``n`` rows."""
+    """The group of each of ``n`` rows as 0, 1, 2, ..."""
     groups = column_or_1d(groups)
     if len(groups) != n:
         raise ValueError(f"groups must have one entry for each of the {n} rows, got {len(groups)}.")
     return np.unique(groups.astype(str) if groups.dtype.kind == "O" else groups, return_inverse=True)[1]
 
 
-#: Rows that are drawn anew: from all of them, and for measures that compare classes.
+#: A bootstrap sample as counts of each row: for measures over all rows, and for measures that compare classes.
 _Draw = Callable[[np.random.RandomState], tuple[np.ndarray, np.ndarray]]
 
 
 def _within_classes(rows: _Rows) -> _Draw:
-    """How often each row is drawn: among all, and among those of its class and fold."""
+    """How often each row is drawn: from all rows, and from those of its class and fold."""
     n, strata = len(rows.codes), np.unique(np.column_stack([rows.codes, rows.fold]), axis=0, return_inverse=True)[1]
     places = [np.flatnonzero(strata == k) for k in range(strata.max() + 1)]
 
@@ -192,7 +192,7 @@ def _of_groups(members: np.ndarray) -> _Draw:
 def _draws(
     rows: _Rows, weight: np.ndarray, draw: _Draw, n_draws: int, rng: np.random.RandomState
 ) -> dict[str, np.ndarray]:
-    """Measures of rows that are drawn anew."""
+    """The measures of all bootstrap samples."""
     found: list[dict[str, float]] = []
     for _ in range(n_draws):
         anywhere, within = draw(rng)
@@ -208,9 +208,9 @@ def _shares(
     members: np.ndarray | None,
     level: float,
 ) -> dict[str, tuple[float, float]]:
-    """Intervals of shares by Wilson's formula: of the error, unless groups are drawn, and where others have no width.
+    """Wilson intervals: of the error, unless groups are resampled, and of measures whose bootstrap has no width.
 
-    They have none if all rows are right, or none is.
+    It has none if all rows are right, or all are wrong.
     """
     counted = weight if members is None else np.bincount(members, weight)
     classes = np.unique(rows.codes[weight > 0])
@@ -223,12 +223,12 @@ def _shares(
 
 
 def _as_many_rows(weight: np.ndarray) -> float:
-    """How many rows of equal weight say as much."""
+    """The effective number of rows, ``(sum w)^2 / sum w^2``; infinite without any weight."""
     return float(weight.sum() ** 2 / np.sum(weight**2)) if weight.any() else np.inf
 
 
 def _share_of(value: float, weight: np.ndarray, level: float) -> tuple[float, float]:
-    """The interval of a share of rows."""
+    """The Wilson interval of a share of rows."""
     if np.isnan(value):
         return np.nan, np.nan
     low, high = wilson_interval(np.clip(value, 0.0, 1.0), _as_many_rows(weight), level)
@@ -247,7 +247,7 @@ def log_losses(y_true: Any, proba: Any, classes: Sequence[Any] | np.ndarray) -> 
 
 
 def _ends(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Percentiles of those that are defined."""
+    """Percentiles of the values that are not NaN."""
     values = values[~np.isnan(values)]
     if not len(values):
         return np.nan, np.nan
@@ -256,7 +256,7 @@ def _ends(values: np.ndarray, level: float) -> tuple[float, float]:
 
 
 class _Rows(NamedTuple):
-    """What the measures need of each row, so that other weights cost a few sums."""
+    """Everything that measures need from each row, so that new weights take only a few sums."""
 
     codes: np.ndarray
     n_classes: int
@@ -264,9 +264,9 @@ class _Rows(NamedTuple):
     log_loss: np.ndarray
     brier: np.ndarray
     bins: np.ndarray
-    gap: np.ndarray  # between outcome and probability, of which bins take the mean
+    gap: np.ndarray  # outcome minus probability, averaged within bins
     fold: np.ndarray
-    areas: list[list[Callable[[np.ndarray], float]]]  # of each fold, of each class
+    areas: list[list[Callable[[np.ndarray], float]]]  # by fold and class
 
     @classmethod
     def of(cls, y_true: Any, proba: Any, classes: np.ndarray, folds: Any = None) -> _Rows:
@@ -283,7 +283,7 @@ class _Rows(NamedTuple):
             brier, stated, came = (1 - own) ** 2, p[:, 1], (codes == 1).astype(float)
         else:
             brier, stated, came = (p**2).sum(axis=1) - own**2 + (1 - own) ** 2, p.max(axis=1), 1 - wrong
-        # The smallest probability that counts is that of scikit-learn's log_loss.
+        # Probabilities are clipped as in scikit-learn's log_loss.
         log_loss = 0.0 - np.log(np.maximum(own, np.finfo(p.dtype).eps))
         fold = np.zeros(n, dtype=int) if folds is None else np.unique(np.asarray(folds), return_inverse=True)[1]
         check_consistent_length(y, fold)
@@ -295,7 +295,7 @@ class _Rows(NamedTuple):
         return cls(codes, len(classes), wrong, log_loss, brier, bins, came - stated, fold, areas)
 
     def measures(self, weight: np.ndarray) -> dict[str, float]:
-        """Means over rows, with other weights of these; NaN if they have none."""
+        """Means over rows with these weights; NaN if all are zero."""
         total = weight.sum() or np.nan
         return {
             "error": float(weight @ self.wrong / total),
@@ -305,7 +305,7 @@ class _Rows(NamedTuple):
         }
 
     def of_classes(self, weight: np.ndarray) -> dict[str, float]:
-        """Means over classes."""
+        """Measures that are means over classes."""
         of_class = np.bincount(self.codes, weight, self.n_classes)
         wrong_of_class = np.bincount(self.codes, weight * self.wrong, self.n_classes)
         seen = of_class > 0
@@ -313,18 +313,18 @@ class _Rows(NamedTuple):
         return {"balanced_error": balanced, "auc": self._area(weight)}
 
     def _area(self, weight: np.ndarray) -> float:
-        """The mean over folds of the mean over classes."""
+        """The AUC: the mean over folds of the mean over classes."""
         return _mean_of_defined([_mean_of_defined([area(weight) for area in areas]) for areas in self.areas])
 
 
 def _mean_of_defined(values: list[float]) -> float:
-    """Classes that do not occur have no area."""
+    """The mean without NaN, the area of classes that do not occur."""
     defined = [value for value in values if not np.isnan(value)]
     return float(np.mean(defined)) if defined else np.nan
 
 
 def _area(score: np.ndarray, positive: np.ndarray, places: np.ndarray) -> Callable[[np.ndarray], float]:
-    """The area under the ROC curve of some rows as a function of the weights of all; ties count half."""
+    """The area under the ROC curve of the rows at ``places``, as a function of all weights; ties count half."""
     order = places[np.argsort(score[places], kind="stable")]
     positive, starts = positive[order], np.flatnonzero(np.diff(score[order], prepend=-1.0))
 
@@ -340,7 +340,7 @@ def _area(score: np.ndarray, positive: np.ndarray, places: np.ndarray) -> Callab
 
 
 def codes_among(y: np.ndarray, classes: np.ndarray, who: str = "the probabilities do") -> np.ndarray:
-    """The place of each label among the classes, in the order of the columns."""
+    """The index of each label among the classes, in the order of the columns."""
     order = np.argsort(classes, kind="stable")
     try:
         places = np.searchsorted(classes[order], y).clip(max=len(classes) - 1)

@@ -1,4 +1,4 @@
-"""Packages that only some users need, imported when they are."""
+"""Optional dependencies, imported when they are needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def needed(package: str, extra: str, what: str) -> Any:
-    """A package, or an error that says which extra brings it.
+    """Imports a package, or raises an error that says which extra installs it.
 
     >>> needed("math", "cli", "This").pi > 3
     True

@@ -1,4 +1,4 @@
-"""Features under which linear models are kernel models: a transformer."""
+"""A transformer to random Fourier features, with which linear models become kernel models."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if not weight.any():
             raise ValueError("All weights are zero: at least one row needs a positive weight.")
         columns, rng = describe(X, weight).rounded(), check_random_state(self.random_state)
-        # In d columns rows lie about sqrt(2 d) spreads apart: this keeps them neither alike nor strangers.
+        # In d columns, rows are about sqrt(2 d) spreads apart: this keeps kernel values away from both 0 and 1.
         self.kernel_ = kernel.with_length_scale(tuple(np.sqrt(X.shape[1]) * columns.spread))
         self.rows_ = FourierRows.of(
             self.kernel_, X.shape[1], self.n_frequencies, self.frequencies, rng, center=columns.center
@@ -114,7 +114,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @property
     def _n_features_out(self) -> int:
-        """How many names the mixin should make."""
+        """The number of names that the mixin generates."""
         return self.rows_.n_weights
 
     def __sklearn_tags__(self) -> Any:

@@ -1,9 +1,9 @@
-r"""Frequencies whose waves average to a stationary kernel (Bochner): :math:`E \cos(e^T (x - z)) = k(x, z)`.
+r"""Frequencies drawn from the spectrum of a stationary kernel (Bochner): :math:`E \cos(e^T (x - z)) = k(x, z)`.
 
 For unit length-scales they are standard normal for `RBF`; for `Matern` they are :math:`z / \sqrt{\chi^2 / 2\nu}` with
-:math:`z` standard normal and :math:`\chi^2` of :math:`2\nu` degrees of freedom, a multivariate t.  Other length-scales
-divide them.  Each frequency has that law however they are drawn, so the average is never biased; what differs is how
-evenly a few of them cover it.
+:math:`z` standard normal and :math:`\chi^2` with :math:`2\nu` degrees of freedom, a multivariate t. They are divided by
+other length-scales. With every method each frequency has this distribution, so the average is always unbiased; methods
+differ in how evenly a few frequencies cover it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from scipy.stats import qmc
 from .kernels import RBF, Kernel, Matern
 from .parameters import one_of, positive_integer
 
-#: Sobol points are multiples of 2^-bits; half of that moves them off zero, where quantiles are infinite.
+#: Sobol points are multiples of 2^-bits; half of that is added, since the quantile of zero is infinite.
 _BITS = 30
-#: The least mixing root of a rough kernel: frequencies beyond its inverse are noise at any distance that can be told.
+#: The least mixing root of a rough kernel: higher frequencies than its inverse are noise at any relevant distance.
 _LEAST_ROOT = 1e-8
 
 
@@ -47,23 +47,23 @@ def _plain(nu: float | None, d: int, n: int, rng: np.random.RandomState) -> np.n
 
 
 def _orthogonal(nu: float | None, d: int, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """Directions at right angles within a block; lengths, which do not depend on them, are spread evenly over all."""
+    """Orthogonal directions within a block; lengths are independent of them, and evenly spread over all blocks."""
     n_whole, rest = divmod(n, d)
     directions = [_directions(n_whole, d, d, rng).reshape(-1, d), _directions(1, rest, d, rng)[0]]
-    # Independent lengths would leave Matern kernels, whose lengths vary most, with little gain.
+    # With independent lengths, Matern kernels would gain little, since their lengths vary most.
     u = _sobol(2, n, rng)
     return np.concatenate(directions) * (np.sqrt(_chi_square(d, u[:, :1])) / _mixing_root(nu, u[:, 1:]))
 
 
 def _directions(n_blocks: int, n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
-    """Blocks of ``n <= d`` directions at right angles, each block as likely as any of its rotations."""
+    """Blocks of ``n <= d`` orthogonal directions, uniformly distributed over rotations."""
     Q, R = np.linalg.qr(rng.standard_normal((n_blocks, d, n)))
-    # Of the factors of a normal matrix, Q is uniform only once the diagonal of R is positive.
+    # In the QR factorisation of a normal matrix, Q is uniform only if the diagonal of R is positive.
     return np.swapaxes(Q * np.sign(np.diagonal(R, axis1=1, axis2=2))[:, None, :], 1, 2)
 
 
 def _quasi(nu: float | None, d: int, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """Quantiles of Sobol points; the mixing has the first coordinate, the most even one."""
+    """Quantiles of Sobol points; the mixing uses the first coordinate, which is the most even."""
     u = _sobol(d + 1, n, rng)
     return ndtri(u[:, 1:]) / _mixing_root(nu, u[:, :1])
 
@@ -73,7 +73,7 @@ def _sobol(d: int, n: int, rng: np.random.RandomState) -> np.ndarray:
     within = min(d, qmc.Sobol.MAXDIM)
     sequence = qmc.Sobol(within, scramble=True, bits=_BITS, rng=int(rng.randint(2**31 - 1)))
     points = sequence.random_base2(int(n - 1).bit_length())[:n] + 0.5 ** (_BITS + 1)
-    # Coordinates for which there are no direction numbers are plain.
+    # Coordinates beyond the available direction numbers are plain uniform draws.
     return np.concatenate([points, rng.uniform(size=(n, d - within))], axis=1)
 
 
@@ -83,7 +83,7 @@ def _mixing_root(nu: float | None, u: np.ndarray) -> np.ndarray | float:
 
 
 def _chi_square(degrees: float, u: np.ndarray) -> np.ndarray:
-    """Quantiles."""
+    """Quantiles of the chi-squared distribution."""
     return 2 * gammaincinv(degrees / 2, u)
 
 

@@ -1,9 +1,9 @@
-r"""The model of the columns themselves, which foretells missing entries from the others.
+r"""A model of the columns, which predicts missing entries from the observed ones.
 
 Rows of columns are :math:`d \sim N(\mu, \Sigma)` with :math:`\mu \sim N(0, \sigma_\mu^2 I)` and
 :math:`\Sigma \sim IW(\Psi, \nu)`; the belief is
-:math:`q(\mu)\, q(\Sigma) = N(\bar\mu, S_\mu)\, IW(\Psi_q, \nu_q)`.  From the sums ``n``, :math:`\sum d` and
-:math:`\sum d d^T` over rows (expected ones, where entries are missing),
+:math:`q(\mu)\, q(\Sigma) = N(\bar\mu, S_\mu)\, IW(\Psi_q, \nu_q)`. From the sums ``n``, :math:`\sum d` and
+:math:`\sum d d^T` over rows (their expectations, if entries are missing),
 
 .. math:: S_\mu = (\sigma_\mu^{-2} I + n \Lambda)^{-1}, \quad \bar\mu = S_\mu \Lambda \sum d, \quad
           \Psi_q = \Psi + \sum E (d - \mu)(d - \mu)^T, \quad \nu_q = \nu + n, \quad
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from .chunks import Table
     from .rows import LinearRows
 
-#: Turns between mean and covariance inside one update: they cost no pass over the data.
+#: Alternations between mean and covariance inside one update, which take no pass over the data.
 _TURNS = 3
-#: The scale of the prior of the columns' covariance, by column.  With one near zero, and rows not many times as many as
-#: columns, entries are foretold wildly and surely: of 60 independent columns of spread 1 in 100 rows with errors of 6
-#: and deviations of 0.15.  This one counts for a third as many rows as there are columns, and costs nothing where there
-#: are many rows: the errors are then 1.25 and the deviations 0.66.
+#: The scale of the prior of the columns' covariance, by column. With a scale near zero, and rows not many times as many
+#: as columns, predictions are wild and overconfident: for 60 independent columns of spread 1 in 100 rows, errors are 6
+#: and standard deviations 0.15. With this scale they are 1.25 and 0.66. It counts for a third as many rows as there
+#: are columns, and costs nothing if there are many rows.
 SCALE_BY_COLUMN = 0.3
-#: Tables of more columns do not learn what these say of each other where they need not.
+#: In tables of more columns, their covariance is learned only where it has to be.
 MOST_FORETOLD = 500
-#: Turns between gaps and the columns' moments, and the change of these, in units of spread, at which they are at rest.
+#: Alternations between missing entries and moments of columns, at most; and the change, in units of spread, to stop at.
 _MOST_TURNS, _AT_REST = 100, 1e-4
-#: Values further from the centre than so many spreads foretell others no further.
+#: Values are clipped to this many spreads from the centre when they predict others.
 _FAR = 1e6
 
 
 class Batch(NamedTuple):
-    """Rows that lack the same number of entries: which rows, and which columns of each."""
+    """Rows with the same number of missing entries: their indices, and the missing columns of each."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -56,7 +56,7 @@ class Batch(NamedTuple):
         return tuple(batches)
 
     def pairs(self, matrix: np.ndarray) -> np.ndarray:
-        """The entries of a matrix between the missing columns of each row: a stack."""
+        """The submatrices of the missing columns of each row, as a stack."""
         return matrix[self.columns[:, :, None], self.columns[:, None, :]]
 
     def of(self, per_column: np.ndarray) -> np.ndarray:
@@ -65,20 +65,20 @@ class Batch(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Over rows: of the columns, of their products, and how many."""
+    """Sums over rows: of the columns, of their products, and of weights."""
 
     first: np.ndarray
     second: np.ndarray
     n: float
 
     def around(self, mean: np.ndarray) -> np.ndarray:
-        """The products about a mean."""
+        """The sum of products about a mean."""
         shifted = np.outer(self.first, mean)
         return self.second - shifted - shifted.T + self.n * np.outer(mean, mean)
 
 
 class Imputation(NamedTuple):
-    """The belief about mean and covariance of the columns, and the mean precision that follows from it."""
+    """The belief about mean and covariance of the columns, and the mean precision that it implies."""
 
     mean: np.ndarray
     mean_covariance: np.ndarray
@@ -86,14 +86,14 @@ class Imputation(NamedTuple):
     precision: np.ndarray
 
     def cost(self, values: np.ndarray) -> np.ndarray:
-        r""":math:`-E \log N(d; \mu, \Sigma)` of rows that are known."""
+        r""":math:`-E \log N(d; \mu, \Sigma)` of complete rows."""
         away = (values - self.mean) @ cholesky(self.precision)
         constant = len(self.mean) * np.log(2 * np.pi) + self.covariance.mean_log_det
         return 0.5 * (constant + row_squares(away) + np.sum(self.precision * self.mean_covariance))
 
 
 class ColumnModel(NamedTuple):
-    """The prior of mean and covariance of the columns, which lie about ``center`` and spread by ``spread``."""
+    """The prior of mean and covariance of the columns, which have this ``center`` and ``spread``."""
 
     center: np.ndarray
     spread: np.ndarray
@@ -102,7 +102,7 @@ class ColumnModel(NamedTuple):
 
     @classmethod
     def standard(cls, n_columns: int) -> ColumnModel:
-        """For columns about zero in units of their spread."""
+        """The prior for standardised columns."""
         return cls(np.zeros(n_columns), np.ones(n_columns))
 
     @property
@@ -115,12 +115,12 @@ class ColumnModel(NamedTuple):
         return InverseWishart(np.diag(self.scale * self.spread**2), self.n_columns + 1.0)
 
     def start(self, n: float) -> Sums:
-        """The sums of as many rows whose columns have nothing in common."""
+        """The sums of ``n`` rows with uncorrelated columns."""
         second = np.diag(self.spread**2) + np.outer(self.center, self.center)
         return Sums(n * self.center, n * second, n)
 
     def updated(self, sums: Sums, before: Imputation | None = None) -> Imputation:
-        """The belief given sums over rows: mean and covariance by turns."""
+        """The belief given sums over rows, by alternating between mean and covariance."""
         mean, of_mean = sums.first / max(sums.n, 1.0), np.zeros((self.n_columns, self.n_columns))
         covariance = self._covariance(sums, mean, of_mean) if before is None else before.covariance
         for _ in range(_TURNS):
@@ -137,7 +137,7 @@ class ColumnModel(NamedTuple):
         return Imputation(mean, nothing, covariance, covariance.mean_precision)
 
     def kl(self, q: Imputation) -> float:
-        """The divergence of the belief from this prior."""
+        """The KL divergence of the belief from this prior."""
         d = self.n_columns
         energy = (np.trace(q.mean_covariance) + q.mean @ q.mean) / self.mean_variance
         of_mean = 0.5 * (energy - d + d * np.log(self.mean_variance) - log_det(q.mean_covariance))
@@ -155,7 +155,7 @@ class ColumnModel(NamedTuple):
 
 
 def column_sums(table: Table, rows: LinearRows) -> Sums:
-    """The sums of the columns of complete rows, block by block."""
+    """The sums over complete rows, block by block."""
     total = None
     for index in range(table.n_blocks):
         X, _, weight = table.block(index)
@@ -167,7 +167,7 @@ def column_sums(table: Table, rows: LinearRows) -> Sums:
 
 
 class Foretelling(NamedTuple):
-    r"""What columns say of each other, and so of missing entries: the Gaussian of what is missing given what is there.
+    r"""The model that predicts missing entries: their Gaussian given the observed entries of a row.
 
     In units of the columns' spread, and with the mean :math:`\mu` and the precision :math:`\Lambda` of the columns,
     :math:`d_m \mid d_o \sim N(\mu_m - \Lambda_{mm}^{-1} \Lambda_{mo} (d_o - \mu_o),\, \Lambda_{mm}^{-1})`.
@@ -179,7 +179,7 @@ class Foretelling(NamedTuple):
 
     @classmethod
     def of(cls, X: np.ndarray, weight: np.ndarray, columns: Columns) -> Foretelling:
-        """What the rows of a table say, entries that are missing included: these and the columns' moments by turns."""
+        """The model fitted to a table with missing entries, alternating between these and the moments of columns."""
         d = X.shape[1]
         model = ColumnModel.standard(d)._replace(scale=SCALE_BY_COLUMN * (d + 1))
         sums = model.start(float(weight.sum()))
@@ -193,24 +193,24 @@ class Foretelling(NamedTuple):
         return cls(columns, belief.mean, belief.precision)
 
     def blurred(self, X: np.ndarray) -> np.ndarray:
-        """Rows as means, and then deviations, of their entries: those that are there have none."""
+        """Rows as means, then standard deviations, of their entries; the latter are zero for observed ones."""
         missing, (center, spread) = np.isnan(X), self.columns
         values, deviations = self._standard(X), np.zeros(X.shape)
         for gaps in self._fill(values, missing):
             own = np.sqrt(np.diagonal(gaps.covariances, axis1=1, axis2=2))
             deviations[gaps.places] = own[gaps.which]
-        # Rounded, so that rows that differ by the rounding of sums lead to the very same kernel.
+        # Rounded, so that differences in the rounding of sums do not change the kernel.
         means = np.where(missing, center + spread * rounded(np.clip(values, -_FAR, _FAR), 1.0), X)
         return np.hstack([means, spread * rounded(deviations, 1.0)]).astype(X.dtype, copy=False)
 
     def _standard(self, X: np.ndarray) -> np.ndarray:
-        """Rows in units of spread, with means in place of what is missing."""
-        with np.errstate(over="ignore"):  # what is too far for a number is clipped
+        """Rows in units of spread, with means in place of missing entries."""
+        with np.errstate(over="ignore"):  # infinite values are clipped
             values = (X.astype(np.float64, copy=False) - self.columns.center) / self.columns.spread
         return np.where(np.isnan(values), self.mean, np.clip(values, -_FAR, _FAR))
 
     def _fill(self, values: np.ndarray, missing: np.ndarray) -> Iterator[_Patterns]:
-        """Puts what is foretold in place of what is missing, and says how far it may be off."""
+        """Replaces missing entries by their predictions, and yields the covariances of these."""
         pull = (self.mean - values) @ self.precision
         for batch in Batch.all_of(missing):
             patterns, which = np.unique(batch.columns, axis=0, return_inverse=True)
@@ -220,7 +220,7 @@ class Foretelling(NamedTuple):
             yield gaps
 
     def _sums(self, X: np.ndarray, weight: np.ndarray) -> Sums:
-        """Expected sums of the columns over rows."""
+        """The expected sums over rows."""
         values, uncertain = self._standard(X), np.zeros_like(self.precision)
         for gaps in self._fill(values, np.isnan(X)):
             total = np.bincount(gaps.which, weight[gaps.rows])
@@ -230,8 +230,8 @@ class Foretelling(NamedTuple):
 
 
 class _Patterns(NamedTuple):
-    """Rows that lack the same number of entries: which columns each pattern lacks, which pattern a row has, and the
-    covariance of what each pattern lacks."""
+    """Rows with the same number of missing entries: the missing columns of each pattern, the pattern of each row, and
+    the covariance of the missing entries of each pattern."""
 
     rows: np.ndarray
     patterns: np.ndarray
@@ -240,5 +240,5 @@ class _Patterns(NamedTuple):
 
     @property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """The missing entries of each row."""
+        """The indices of the missing entries of each row."""
         return self.rows[:, None], self.patterns[self.which]

@@ -5,17 +5,17 @@ weights ``u`` and :math:`\theta` is
 
 .. math:: \log p = \frac1T \sum_i \log p(y_i \mid \phi_\theta(x_i)^T u) - \tfrac12 |u|^2 + \log p(\theta),
 
-and ``T`` is the temperature (the mean loss of the paper is ``T = N``).  Particles follow its slopes, on minibatches, by
+and ``T`` is the temperature (the mean loss of the paper is ``T = N``). Particles follow its gradient on minibatches, by
 Stein variational gradient descent.
 
-**Widths.**  :math:`\gamma = 1 / \ell^2` has the paper's truncated normal prior, its scale being that of the kernel that
-particles start from.  It is :math:`\log \ell = \log \ell_0 + x` that moves: with the Jacobian,
-:math:`\log p(x) = -2 x - \tfrac12 e^{-4 x}`, whose mode is :math:`\ell_0`.  Logarithms of variances are normal about
-theirs, with deviation one.
+**Widths.** :math:`\gamma = 1 / \ell^2` has the truncated normal prior of the paper, with the scale of the kernel that
+particles start from. The coordinate is ``x`` in :math:`\log \ell = \log \ell_0 + x`: with the Jacobian,
+:math:`\log p(x) = -2 x - \tfrac12 e^{-4 x}`, whose mode is :math:`\ell_0`. Logarithms of variances are normal about
+their initial values, with standard deviation one.
 
-**Coordinates.**  Weights are :math:`u = m + R^T z` for a Gaussian belief about them under the first kernel (or
-:math:`u = z`, the prior): there :math:`z` is about standard normal, so that particles may begin as draws, one length of
-step serves all coordinates, and so does a Stein kernel that takes them for independent.
+**Coordinates.** Weights are :math:`u = m + R^T z` for a Gaussian belief about them under the first kernel (or
+:math:`u = z` for the prior). Then :math:`z` is approximately standard normal, so particles can start as draws, and one
+step length suits all coordinates, as does a Stein kernel that treats them as independent.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ from .stein import (
 )
 from .tune import LabelledRows
 
-#: How far particles start from the first kernel, in logarithms.
+#: The initial standard deviation of the log-parameters of particles about the first kernel.
 _START_SPREAD = 0.1
-#: Steps of those that are near are those of `stein.sample_density`.
+#: The steps of particles that are ``near``, as in `stein.sample_density`.
 _NEAR = Fixed(0.5, longest=1.0, fall=50.0)
-#: The last step of all others, as a share of the first.
+#: The length of the last step of other particles, as a share of the first.
 _SHORTEST = 1e-3
-#: How often the log-density is looked at on the way.
+#: How often the log-density is recorded.
 _LOOKS = 20
-#: Directions go no further, for their squares are numbers in single precision too.
+#: Directions are clipped to this, so that their squares stay finite in single precision.
 _FAR = 1e15
 
 
 class Frame(NamedTuple):
-    """Where coordinates lie: ``mean`` (weight by class) and ``roots`` (class, weight, weight), or None for the prior;
-    ``theta``, and the entries of it that move, each as a row of the unit matrix: a device need not be asked which."""
+    """The layout of coordinates: ``mean`` (weight by class) and ``roots`` (class, weight, weight), None for the prior;
+    ``theta``, and the entries of it that move, as rows of the identity matrix, so that a device needs no indices."""
 
     mean: Array
     roots: Array | None
@@ -77,7 +77,7 @@ class Frame(NamedTuple):
     def about(
         cls, belief: Any, theta: np.ndarray, moves: np.ndarray, reference: Array, temperature: float = 1.0
     ) -> Frame:
-        """The frame of a belief about the weights of each class, or of what it would be at another temperature."""
+        """The frame of a belief about the weights of each class, converted to another temperature."""
         parts = class_parts(tempered(belief, temperature))
         mean, roots = np.stack([part.mean for part in parts], axis=1), np.stack([part.root for part in parts])
         return cls(*(like(part, reference) for part in (mean, roots, theta, _unit_rows(moves))))
@@ -102,7 +102,7 @@ class Frame(NamedTuple):
         return namespace(self.moving).sum(self.moving, axis=0)
 
     def draws(self, n_particles: int, rng: np.random.RandomState) -> Array:
-        """Particles to start from: draws of the belief (or prior), with kernels about the first."""
+        """Initial particles: draws from the belief (or prior), with kernels near the first one."""
         z = rng.standard_normal((n_particles, self.n_coordinates))
         z[:, z.shape[1] - self.n_moving :] *= _START_SPREAD
         return like(z, self.mean)
@@ -113,7 +113,7 @@ class Frame(NamedTuple):
         z = xp.reshape(particles[:, : m * C], (-1, m, C))
         if self.roots is None:
             weights = self.mean + z
-        else:  # of each class all particles at once: z R
+        else:  # z R, for all particles of a class at once
             turned = xp.permute_dims(z, (2, 0, 1)) @ self.roots
             weights = self.mean + xp.permute_dims(turned, (1, 2, 0))
         if self.n_moving == 0:
@@ -121,7 +121,7 @@ class Frame(NamedTuple):
         return Cloud(weights, self.theta + particles[:, m * C :] @ self.moving)
 
     def pulled(self, in_weights: Array, in_theta: Array) -> Array:
-        """Slopes in coordinates, from those in weights and log-parameters."""
+        """Gradient in coordinates, from those in weights and log-parameters."""
         xp, (m, C) = namespace(in_weights), self.mean.shape
         if self.roots is not None:
             turned = xp.permute_dims(in_weights, (2, 0, 1)) @ xp.permute_dims(self.roots, (0, 2, 1))
@@ -137,7 +137,7 @@ def _unit_rows(moves: np.ndarray) -> np.ndarray:
 
 
 def tempered(belief: Any, temperature: float) -> Any:
-    r"""The belief if rows said ``1 / T`` of what they do: with precision :math:`I + (S^{-1} - I) / T`."""
+    r"""The belief with log-likelihoods divided by ``T``: with precision :math:`I + (S^{-1} - I) / T`."""
     if temperature == 1:
         return belief
     if isinstance(belief, ClassBelief):
@@ -149,15 +149,15 @@ def tempered(belief: Any, temperature: float) -> Any:
 
 
 def _total(weight: Array) -> Array:
-    """The sum of weights, which single precision may take for nothing."""
+    """The sum of weights, kept above zero if it underflows in single precision."""
     xp = namespace(weight)
     return xp.clip(xp.sum(weight), float(xp.finfo(weight.dtype).smallest_normal))
 
 
 @dataclass
 class Machine:
-    """The density of particles, its slopes by rows of a minibatch.  ``is_width`` says which log-parameters are those of
-    length-scales; ``n_rows`` how much all rows weigh."""
+    """The density of particles, with gradients from the rows of a minibatch. ``is_width`` marks the log-parameters that
+    are length-scales; ``n_rows`` is the weight of all rows."""
 
     rows: FourierRows
     likelihood: Likelihood
@@ -172,7 +172,7 @@ class Machine:
         self._width = like(self.is_width, self.frame.mean)
 
     def scores(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
-        """Slopes of the log-density in coordinates, particle by coordinate; unbiased for rows drawn at random."""
+        """Gradients of the log-density, particles by coordinates; unbiased for rows drawn at random."""
         xp, cloud = namespace(particles), self.frame.cloud(particles)
         cuts, (upright, phases) = self._rows.each(cloud, X.shape[0]), self._rows.upright(cloud)
 
@@ -191,11 +191,11 @@ class Machine:
         )
 
     def direction(self, kernel: SteinKernel, particles: Array, X: Array, y: Array, weight: Array) -> Array:
-        """Where particles should go, by rows of a minibatch."""
+        """The direction in which each particle should move, from the rows of a minibatch."""
         return direction(particles, self.scores(particles, X, y, weight), kernel)
 
     def log_density(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
-        """Of each particle, up to a constant; by all rows, or an unbiased estimate."""
+        """The log-density of each particle, up to a constant; from all rows, or an unbiased estimate."""
         xp, cloud = namespace(particles), self.frame.cloud(particles)
         total = []
         for which in self._rows.each(cloud, X.shape[0]):
@@ -211,7 +211,7 @@ class Machine:
         return namespace(f).reshape(g, f.shape) * weight[None, :, None]
 
     def _flat(self, f: Array, y: Array) -> tuple[Array, Array]:
-        """Labels and latent values of all rows under one particle after another; of two classes, one value a row."""
+        """Labels and latent values of all rows, particle after particle; with two classes, one value for each row."""
         xp = namespace(f)
         n, b, C = f.shape
         labels = y if n == 1 else xp.reshape(xp.broadcast_to(y, (n, b)), (-1,))
@@ -230,11 +230,11 @@ class Machine:
 
 
 class Journey(NamedTuple):
-    """How far particles go: ``n_steps`` by minibatches of ``batch_rows``, or ``whole``, by all rows at once.
+    """The steps of particles: ``n_steps`` on minibatches of ``batch_rows``, or on the ``whole`` of the rows.
 
-    The length of steps falls from ``rate`` to nothing, unless the journey is ``endless``: a stream.  By all rows they
-    may be ``near`` already: several particles about as wide as the density in every coordinate, and a Stein kernel in
-    these units.  Then steps in proportion to directions settle sooner; elsewhere they would never rest.
+    The length of steps falls from ``rate`` to almost zero, unless the journey is ``endless``, for a stream. With all
+    rows, particles may be ``near`` already: several of them, about as wide as the density in every coordinate, with a
+    Stein kernel in these units. Then steps proportional to directions converge sooner; otherwise they might never.
     """
 
     n_steps: int
@@ -245,7 +245,7 @@ class Journey(NamedTuple):
     near: bool = False
 
     def rule(self, count: int) -> Rule:
-        """That of a step.  Half a cosine brings particles to rest wherever they are."""
+        """The rule of a step. Lengths fall along half a cosine, so that particles come to rest."""
         if self.near:
             return _NEAR
         if self.endless:
@@ -253,16 +253,17 @@ class Journey(NamedTuple):
         return Adam(max(0.5 * (1 + math.cos(math.pi * count / self.n_steps)), _SHORTEST) * self.rate)
 
     def begun(self, particles: Array) -> State:
-        """Particles before the first step."""
+        """The state of particles before the first step."""
         return init(particles, self.rule(0))
 
 
 def travelling_kernel(n_particles: int, n_coordinates: int) -> SteinKernel:
-    """What keeps particles apart: `default_kernel`, but that no more of them than coordinates have an RBF beside it.
+    """The Stein kernel: `default_kernel`, but with an RBF added if there are no more particles than coordinates.
 
-    So few would blur what they say together, each being as wide as the posterior where rows know much.  There the RBF
-    takes their spread, gives too much of it to where rows know little, and leaves each a kernel of its own: means are
-    better for it, and variances are a matter of the link, which is fitted to them.
+    With the default, each of so few particles is as wide as the posterior in directions about which rows are
+    informative, and their average is blurred. The RBF reduces their spread there and exaggerates it where rows are not
+    informative, so that each particle is a kernel machine of its own. That improves means; the link is fitted to the
+    variances.
     """
     if n_particles > n_coordinates:
         return default_kernel(n_particles, n_coordinates)
@@ -270,7 +271,7 @@ def travelling_kernel(n_particles: int, n_coordinates: int) -> SteinKernel:
 
 
 class Arrival(NamedTuple):
-    """Particles where they have come to, and why they stopped: steps, time or interrupt."""
+    """The final state of particles, and the reason for the end: steps, time or interrupt."""
 
     state: State
     reason: str
@@ -285,7 +286,7 @@ def travel(
     rng: np.random.RandomState,
     monitor: Monitor,
 ) -> Arrival:
-    """Particles after a journey over rows, each drawn as often as it weighs."""
+    """Moves particles by minibatches of rows, which are drawn in proportion to weight."""
     reference, look = machine.frame.mean, max(1, journey.n_steps // _LOOKS)
     try:
         for count, batch in enumerate(islice(_batches(rows, journey, reference, rng), journey.n_steps)):
@@ -308,9 +309,9 @@ def travel(
 def _batches(
     rows: LabelledRows, journey: Journey, reference: Array, rng: np.random.RandomState
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """All rows with their weights, again and again, or some that are drawn by them.
+    """Yields all rows with their weights, again and again, or minibatches drawn by weight.
 
-    Rows keep their digits until they are lifted.
+    Rows keep their precision until they are lifted.
     """
     if journey.whole:
         yield from repeat((dense(rows.X), like(rows.y, reference), like(rows.weight, reference)))

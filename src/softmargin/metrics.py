@@ -16,7 +16,7 @@ from .validation import check_weights
 
 __all__ = ["ReliabilityCurve", "expected_calibration_error", "reliability_curve", "wilson_interval"]
 
-#: How rows are sorted into bins: by the value of their probabilities, or into bins of as many rows each.
+#: The kinds of bins: of equal width, or with equal numbers of rows.
 BINNINGS = ("uniform", "quantile")
 
 
@@ -69,7 +69,7 @@ def expected_calibration_error(
     outcome, p = outcomes(y_true, proba, pos_label, classes)
     bins = equal_width_bins(p, n_bins)
     weight = _some_weight(sample_weight, len(p))
-    # W_k |mean outcome - mean p| is |sum of w (outcome - p)|: no division, and nothing to do for empty bins.
+    # W_k |mean outcome - mean p| is |sum of w (outcome - p)|, without divisions by zero for empty bins.
     gaps = np.bincount(bins, weights=weight * (outcome - p), minlength=n_bins)
     return float(np.abs(gaps).sum() / weight.sum())
 
@@ -152,7 +152,7 @@ def reliability_curve(
     n = np.bincount(bins, weight, len(edges) - 1)
     used = n > 0
     given, hits = (np.bincount(bins, weight * part, len(edges) - 1)[used] / n[used] for part in (p, outcome))
-    # Sums of weights may leave a share by 1e-16 outside of what shares can be.
+    # Rounding may move a share outside [0, 1] by 1e-16.
     hits = np.clip(hits, 0.0, 1.0)
     rows = n[used] ** 2 / np.bincount(bins, weight**2, len(edges) - 1)[used]
     low, high = wilson_interval(hits, rows, level)
@@ -191,7 +191,7 @@ def wilson_interval(share: Any, n: Any, level: float = 0.95) -> tuple[np.ndarray
     center = share + z**2 / (2 * n)
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     scale = 1 + z**2 / n
-    # Rounding may put an end on the wrong side of its share by 1e-17.
+    # Rounding may move an end to the wrong side of the share by 1e-17.
     return np.clip((center - half) / scale, 0.0, share), np.clip((center + half) / scale, share, 1.0)
 
 
@@ -199,7 +199,7 @@ def wilson_interval(share: Any, n: Any, level: float = 0.95) -> tuple[np.ndarray
 
 
 def outcomes(y_true: Any, proba: Any, pos_label: Any = None, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each row is of the class, as 0 and 1, and the probability that it was given.
+    """Whether each row belongs to the class, as 0 or 1, and the predicted probability.
 
     >>> outcomes(["no", "yes"], [[0.75, 0.25], [0.5, 0.5]])
     (array([0., 1.]), array([0.25, 0.5 ]))
@@ -233,7 +233,7 @@ def _equal_count_bins(p: np.ndarray, n_bins: int, weight: np.ndarray) -> tuple[n
     positive_integer("n_bins", n_bins)
     values, place = np.unique(p, return_inverse=True)
     total = np.cumsum(np.bincount(place, weight))
-    # The value at which each share of the weight is reached; by a hair less, for a third of 3 is not quite 1.
+    # The value at which each share of the weight is reached, with a tolerance for rounding.
     reached = np.searchsorted(total, total[-1] * (np.arange(1, n_bins) / n_bins) * (1 - 1e-12))
     inner = np.unique(values[reached])
     inner = inner[inner < values[-1]]
@@ -248,7 +248,7 @@ def _some_weight(sample_weight: Any, n_rows: int) -> np.ndarray:
 
 
 def _classes_of(y: np.ndarray, p: np.ndarray, classes: Any) -> list[Any]:
-    """The classes of the columns of many probabilities."""
+    """The classes of the columns of probabilities for more than two classes."""
     labels = (np.unique(y) if classes is None else np.asarray(classes)).tolist()
     if len(labels) == p.shape[1]:
         return labels

@@ -1,4 +1,4 @@
-"""What a fit tells while it runs: history, a progress line, a time budget."""
+"""Monitoring of a fit while it runs: history, a progress line, a time budget."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class InterruptedFitWarning(ConvergenceWarning):
 
 
 class Monitor:
-    """Records every pass, draws a line about it, and says when time is up.
+    """Records every pass, shows a progress line, and reports when time is up.
 
     ``history`` holds a dict for each pass: its number, seconds since the start, the objective, whether the step was
     accepted, and the phase of the fit: ``"passes"``, ``"minibatches"``, ``"particles"``, ``"warm-up"`` or ``"draws"``.
-    Where rows lead beyond numbers the objective of a pass is minus infinity.
+    If sums over rows overflow, the objective of a pass is minus infinity.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Monitor:
         self._stream = stream if stream is not None else sys.stderr
         self._start = time.perf_counter()
         self._before, self._drawn = 0.0, -1.0
-        #: Whether the user asked for an end before the first pass.
+        #: Whether the user interrupted the fit before the first pass.
         self.interrupted = False
-        #: What a fit has found so far, to go on from after a crash.
+        #: The results of the fit so far, from which it can resume after a crash.
         self.journal = Journal() if journal is None else journal
 
     def record(self, objective: float, accepted: bool, phase: str = "passes") -> None:
-        """One more pass is done."""
+        """Records one more pass."""
         seconds, number = self.seconds, len(self.history) + 1
         facts = {"pass": number, "seconds": seconds, "objective": objective, "accepted": accepted, "phase": phase}
         self.history.append(facts)
@@ -54,7 +54,7 @@ class Monitor:
             self._draw(seconds)
 
     def note(self, text: str) -> None:
-        """A word on what is done before the first pass."""
+        """Shows what is done before the first pass."""
         seconds = self.seconds
         if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
             self._stream.write(f"\r{self._label} {text}  {seconds:.1f} s ".ljust(_WIDTH))
@@ -63,11 +63,11 @@ class Monitor:
 
     @property
     def seconds(self) -> float:
-        """Since the start, and before it if there was a fit to go on from."""
+        """Seconds since the start, plus those of the fit that is resumed, if any."""
         return self._before + time.perf_counter() - self._start
 
     def resume(self, history: list[dict[str, Any]], seconds: float) -> None:
-        """Goes on from a fit that came so far in so many seconds; a time budget is that of each call."""
+        """Continues the history of an earlier fit; a time budget applies to each call separately."""
         self.history, self._before = history, seconds
 
     @property
@@ -75,17 +75,17 @@ class Monitor:
         return self.spent(1.0)
 
     def silent(self) -> Monitor:
-        """A monitor that keeps the same time, and tells nothing, not even a journal."""
+        """A monitor with the same time budget that shows nothing and has no journal."""
         other = Monitor(max_time=self._max_time)
         other._start = self._start
         return other
 
     def spent(self, share: float) -> bool:
-        """Whether that share of the time is over."""
+        """Whether this share of the time budget is spent."""
         return self._max_time is not None and time.perf_counter() - self._start >= share * self._max_time
 
     def close(self) -> None:
-        """Draws the last state and ends the line."""
+        """Shows the last state and ends the line."""
         if self._verbose and self.history:
             self._draw(self.history[-1]["seconds"])
             self._stream.write("\n")

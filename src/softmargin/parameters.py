@@ -1,4 +1,4 @@
-"""What users ask for by words and numbers: checked, with errors that say what there is to choose from."""
+"""Checks of parameters, with errors that list the allowed values."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
-#: Names that are shown where none is near.
+#: How many names are listed if none is similar.
 _NAMES_OFFERED = 12
 
 
 def meant(name: Any, names: Iterable[Any]) -> str:
-    """What somebody who wrote ``name`` may have meant, as the end of a sentence; all names where none is near.
+    """Suggestions for a misspelt name, as the end of a sentence; all names if none is similar.
 
     >>> meant("lenght", ["length", "width"])
     "did you mean 'length'?"
@@ -30,14 +30,14 @@ def meant(name: Any, names: Iterable[Any]) -> str:
 
 
 def one_of(name: str, value: Any, allowed: Any) -> None:
-    """``value`` is one of the allowed words."""
+    """Checks that ``value`` is one of the allowed words."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in allowed)
         raise ValueError(f"{name} must be one of {words}, got {value!r}.")
 
 
 def positive_number(name: str, value: Any, *, zero: bool = False, none: bool = False) -> None:
-    """``value`` is a finite number above zero (or zero itself, or None, where allowed)."""
+    """Checks that ``value`` is a finite number above zero (or zero itself, or None, where allowed)."""
     if value is None and none:
         return
     number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
@@ -47,7 +47,7 @@ def positive_number(name: str, value: Any, *, zero: bool = False, none: bool = F
 
 
 def positive_integer(name: str, value: Any, *, words: tuple[str, ...] = ()) -> None:
-    """``value`` is an integer of at least one, or one of the allowed words."""
+    """Checks that ``value`` is an integer of at least one, or one of the allowed words."""
     if isinstance(value, str) and value in words:
         return
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
@@ -56,25 +56,25 @@ def positive_integer(name: str, value: Any, *, words: tuple[str, ...] = ()) -> N
 
 
 def number_of_jobs(value: Any) -> None:
-    """``value`` is None, a positive integer, or a negative one counted from all cores."""
+    """Checks that ``value`` is None, a positive integer, or a negative one that counts down from all cores."""
     if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value == 0):
         raise ValueError(f"n_jobs must be None or an integer other than 0, got {value!r}.")
 
 
 def share(name: str, value: Any) -> None:
-    """``value`` is a number from 0 to 1."""
+    """Checks that ``value`` is a number from 0 to 1."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}.")
 
 
 def proper_share(name: str, value: Any) -> None:
-    """``value`` is a number between 0 and 1, and neither of them."""
+    """Checks that ``value`` is a number strictly between 0 and 1."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
 
 
 def inclusion_share(value: Any) -> None:
-    """``value`` is the word "learned", or a number between 0 and 1."""
+    """Checks that ``value`` is the word "learned", or a number between 0 and 1."""
     if isinstance(value, str) and value == "learned":
         return
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < 1:
@@ -84,7 +84,7 @@ def inclusion_share(value: Any) -> None:
 
 
 def learning_rate(value: Any) -> None:
-    """``value`` is the word "adaptive", or the delay and the power of a schedule."""
+    """Checks that ``value`` is the word "adaptive", or the delay and the power of a schedule."""
     if isinstance(value, str) and value == "adaptive":
         return
     numbers = tuple(value) if isinstance(value, (tuple, list)) else ()

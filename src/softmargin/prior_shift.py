@@ -20,7 +20,7 @@ import numpy as np
 
 __all__ = ["at_prior", "proba_at_prior"]
 
-#: How far from one a row of probabilities may sum: single precision, or a few printed digits.
+#: The tolerance for sums of probabilities, which allows single precision and rounded numbers.
 _SLACK = 1e-3
 
 
@@ -118,7 +118,7 @@ def _by_label(shares: Mapping[Any, Any], labels: list[Any]) -> list[Any]:
 
 
 def _checked(probabilities: Any) -> np.ndarray:
-    """Rows of probabilities."""
+    """Probabilities as an array, checked."""
     p = np.asarray(probabilities, dtype=float)
     if p.ndim != 2 or p.shape[1] < 2:
         raise ValueError(f"probabilities must have a column for each class, as of predict_proba, got shape {p.shape}.")
@@ -137,7 +137,7 @@ def _checked(probabilities: Any) -> np.ndarray:
 
 
 def _shares(name: str, values: Any, n_classes: int) -> np.ndarray:
-    """A share for each class, of a sum of one."""
+    """Class shares, checked and normalised to sum to one."""
     shares = np.asarray(values, dtype=float)
     if shares.shape != (n_classes,):
         raise ValueError(f"{name} must have a number for each of the {n_classes} classes, got shape {shares.shape}.")
@@ -147,5 +147,5 @@ def _shares(name: str, values: Any, n_classes: int) -> np.ndarray:
     largest = shares.max()
     if largest == 0:
         raise ValueError(f"{name} must be positive for some class, got {shares.tolist()}.")
-    shares = shares / largest  # their sum may be too large for a number
+    shares = shares / largest  # their sum might overflow
     return shares / shares.sum()

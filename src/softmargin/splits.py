@@ -1,7 +1,7 @@
-"""Splits of a table into rows that are learned from and rows that are judged by: folds, rows held out, and twins.
+"""Splits of a table into training and test rows: folds, rows held out, and detection of rows that occur in both.
 
-Rows that belong together (visits of a patient, photographs of a scene) should lie on one side: a model may otherwise
-recognise the patient, and look better than it will be on others.  So do copies of a row.
+Rows that belong together (visits of a patient, photographs of a scene) should be on one side of a split. Otherwise a
+model may recognise the patient, and look better than it will be for others. The same holds for copies of a row.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
     "without_counts",
 ]
 
-#: A share of rows with twins that is worth a word, how many times as many as chance would make, and how many at least.
+#: Copies are reported if they are at least this share of rows, this many times as many as by chance, and this many.
 _SHARE, _TIMES_CHANCE, _FEWEST_TWINS = 0.02, 10, 3
-#: Different rows by which chance is known.
+#: Distinct rows from which the number of chance agreements is estimated.
 _LOOKED_AT = 1000
-#: Fewer whole numbers than this may all differ by chance.
+#: The fewest rows for a column of distinct integers to count as an identifier; fewer may differ by chance.
 _FEWEST_COUNTED = 50
-#: Rows that a sketch remembers: all of a small table, and of a large one enough to count by.
+#: Rows in a sketch: all of a small table, and enough of a large one for an estimate.
 _REMEMBERED = 4096
-#: Random groups that are tried as those to hold out.
+#: Random selections of groups to hold out, of which the best is used.
 _TRIES = 200
-#: Odd numbers that mix bits well.
+#: Odd constants for hashing.
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
@@ -87,7 +87,7 @@ def held_out(y: np.ndarray, share: float, random_state: int, groups: Any = None)
 
 
 def _draws(counts: np.ndarray, share: float, random_state: int) -> Iterator[np.ndarray]:
-    """Random groups that hold about a share of the rows, as truth values."""
+    """Random selections of groups with about this share of the rows, as boolean masks."""
     rng, sizes = np.random.RandomState(random_state), counts.sum(axis=1)
     for _ in range(_TRIES):
         order = rng.permutation(len(sizes))
@@ -98,7 +98,7 @@ def _draws(counts: np.ndarray, share: float, random_state: int) -> Iterator[np.n
 
 
 def _miss(counts: np.ndarray, drawn: np.ndarray, share: float) -> float:
-    """How far the classes of some groups are from a share of all, in units of the classes."""
+    """How far the shares of classes in the selected groups are from ``share``, with a penalty for lost classes."""
     total = counts.sum(axis=0)
     held = counts[drawn].sum(axis=0)
     return float(np.sum((held / total - share) ** 2)) + float(np.sum((held == 0) | (held == total)))
@@ -129,9 +129,9 @@ def fingerprints(X: Any) -> np.ndarray:
 
 
 def without_counts(X: Any) -> Any:
-    """A table without columns that say nothing but which row it is; None for one whose rows cannot be looked at.
+    """A table without columns that only number the rows; None if nothing is left, or rows cannot be inspected.
 
-    Whole numbers that are all different are such, in tables of fifty rows and more.
+    In tables of fifty rows or more, these are columns of integers that are all different.
     """
     if getattr(X, "ndim", 0) != 2 or not (hasattr(X, "iloc") or isinstance(X, np.ndarray)):
         return None
@@ -151,9 +151,9 @@ def _columns(X: Any) -> Iterator[np.ndarray]:
 
 
 def _bits(column: np.ndarray) -> np.ndarray:
-    """Numbers in single precision, for digits get lost in texts; anything else as it is written."""
+    """Hashes of entries: of numbers in single precision, since texts may lose digits; of anything else as text."""
     if column.dtype.kind in "fiub":
-        with np.errstate(over="ignore"):  # what single precision has no number for is infinite there
+        with np.errstate(over="ignore"):  # values beyond single precision become infinite
             return (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
     import pandas.util
 
@@ -167,33 +167,33 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 
 
 def sketch(prints: np.ndarray) -> np.ndarray:
-    """The smallest of different fingerprints, by which rows are known again; of few rows all."""
+    """The smallest distinct fingerprints, by which rows can be recognised; all of them in a small table."""
     return np.unique(prints)[:_REMEMBERED]
 
 
 def n_among(prints: np.ndarray, seen: np.ndarray) -> int:
-    """How many rows are among those of a sketch; of a large table an estimate, from those that it could remember."""
+    """The number of rows that occur in the table of a sketch; an estimate if that table is large."""
     known = prints if len(seen) < _REMEMBERED else prints[prints <= seen[-1]]
     return round(float(np.isin(known, seen).mean()) * len(prints)) if len(known) else 0
 
 
 def n_sketched(seen: np.ndarray) -> int:
-    """How many different rows a sketch stands for: fingerprints are spread evenly."""
+    """The number of distinct rows in the table of a sketch, as fingerprints are spread evenly."""
     if len(seen) < _REMEMBERED:
         return len(seen)
     return round(len(seen) * 2.0**64 / float(seen[-1]))
 
 
 def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
-    """What to say of rows that have twins among others; None if there are few, or chance makes about as many.
+    """The warning about rows that are equal to others; None if there are few, or about as many as by chance.
 
-    If columns that no other one determines had nothing to do with each other, two rows would agree with a probability
-    of the product over columns of how often two of its entries do.
+    Chance is computed as if columns were independent, except those that another one determines: two rows then agree
+    with the product over columns of the probability that two entries agree.
     """
     n = X.shape[0]
     if n_twins < max(_FEWEST_TWINS, _SHARE * n):
         return None
-    once = np.unique(fingerprints(X), return_index=True)[1][:_LOOKED_AT]  # copies are no chance
+    once = np.unique(fingerprints(X), return_index=True)[1][:_LOOKED_AT]  # copies do not agree by chance
     agree = float(np.prod([_agreement(codes) for codes in _free(_bits(column)[once] for column in _columns(X))]))
     if n_twins < _TIMES_CHANCE * n * -np.expm1(n_others * np.log1p(-min(agree, 1 - 1e-12))):
         return None
@@ -204,7 +204,7 @@ def told_of_twins(X: Any, n_twins: int, n_others: int) -> str | None:
 
 
 def _free(columns: Iterable[np.ndarray]) -> list[np.ndarray]:
-    """Columns as 0, 1, 2, ..., without those that are functions of an earlier one: a time in months, and in years."""
+    """Columns as 0, 1, 2, ..., without functions of an earlier one, such as a time in years after one in months."""
     kept: list[np.ndarray] = []
     for bits in columns:
         codes = np.unique(bits, return_inverse=True)[1]
@@ -214,6 +214,6 @@ def _free(columns: Iterable[np.ndarray]) -> list[np.ndarray]:
 
 
 def _agreement(codes: np.ndarray) -> float:
-    """How often two rows have the same entry, without bias: of entries that all differ, never."""
+    """An unbiased estimate of the probability that two rows have the same entry; zero if all entries differ."""
     counts = np.bincount(codes)
     return float(counts @ (counts - 1)) / max(len(codes) * (len(codes) - 1), 1)

@@ -31,21 +31,21 @@ from .winning import even, graded, pieces, winning
 
 __all__ = ["entropy", "mutual_information", "variation_ratio"]
 
-#: How far a Gaussian reaches for the information of two classes, a small difference, steps and nodes: exact to 1e-14.
+#: Cut-off, spacing and nodes for the information of two classes, a small difference, which is then exact to 1e-14.
 _FULL_REACH, _FULL_STEP, _FULL_GRADES = 8.3, 0.6, (32, 64, 128)
-#: Deviations are at least this.
+#: The least standard deviation.
 _LEAST = 1e-150
-#: A score of this size leaves nothing open.
+#: Scores of this size leave no uncertainty.
 _DECIDED = 38.0
-#: The normal distribution function that is most like the logistic function is that of its argument times this.
+#: The factor of the argument with which the normal distribution function resembles the logistic function best.
 _PROBIT_SLOPE = math.sqrt(math.pi / 8)
 #: Quasi-random points lie this far from the ends of the unit interval, where normal draws are infinite.
 _LEAST_POINT = 2.0**-31
-#: Rows handed to a thread at once.
+#: Rows per block for a thread.
 _ROWS_AT_ONCE = 4096
 
 
-# What users call -----------------------------------------------------------------------------------
+# Public functions ----------------------------------------------------------------------------------
 
 
 def variation_ratio(model: Any, X: Any) -> np.ndarray:
@@ -168,7 +168,7 @@ def mutual_information(model: Any, X: Any, n_samples: int = 256, random_state: A
 
 
 def latent_of(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
-    """Latent means and variances, the link behind them, and how many threads may follow."""
+    """Latent means and variances, the link of the model, and the number of threads to use."""
     if isinstance(model, Pipeline):
         X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
     if not hasattr(model, "latent_mean_and_variance"):
@@ -181,7 +181,7 @@ def latent_of(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
 
 
 def by_rows(function: Callable[..., np.ndarray], mu: np.ndarray, v: np.ndarray, jobs: int) -> np.ndarray:
-    """A function of each row's moments, block by block."""
+    """Applies a function to the moments of rows, block by block."""
 
     def one_block(index: int) -> np.ndarray:
         rows = slice(index * _ROWS_AT_ONCE, (index + 1) * _ROWS_AT_ONCE)
@@ -205,17 +205,17 @@ def variation_ratio_of(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray:
     g = mu + shift_of(link)
     if g.ndim == 2:
         return 1 - winning(g, v).max(axis=1)
-    # At v = 0 the favourite is certain, unless the score is exactly zero and there is none.
+    # At v = 0 the favourite is certain, unless the score is exactly zero.
     with np.errstate(over="ignore"):
         return ndtr(-np.abs(g) / np.maximum(np.sqrt(v), _LEAST))
 
 
 def shift_of(link: Link) -> Any:
-    """What is added to latent values to make scores of one sign, or the largest score, out of them."""
+    """The shift after which latent values have the sign, and the order over classes, of their scores."""
     return getattr(link, "offset", 0.0) / getattr(link, "slope", 1.0)
 
 
-# What a label would say ----------------------------------------------------------------------------
+# Information in a label ----------------------------------------------------------------------------
 
 
 def mutual_information_of(mu: np.ndarray, v: np.ndarray, link: Link, draws: np.ndarray | None = None) -> np.ndarray:
@@ -232,10 +232,10 @@ def mutual_information_of(mu: np.ndarray, v: np.ndarray, link: Link, draws: np.n
 
 
 def _information_of_two(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray:
-    r"""By sums over even grids, where the label is open and the Gaussian is not negligible.
+    r"""Mutual information of two classes, by sums over even grids where neither entropy nor density is negligible.
 
     In units of the link, :math:`t = s f + c \sim N(m, r^2)`, both integrands are smooth on a scale of 1, and
-    :math:`H` vanishes beyond ``_DECIDED``.  The probability does not; but what it has over a normal distribution
+    :math:`H` vanishes beyond ``_DECIDED``. The probability does not, but its difference from a normal distribution
     function does, and :math:`E\, \Phi(a t) = \Phi(a m / \sqrt{1 + a^2 r^2})`.
     """
     slope = getattr(link, "slope", 1.0)
@@ -256,7 +256,7 @@ def _information_of_two(mu: np.ndarray, v: np.ndarray, link: Link) -> np.ndarray
 
 
 def _two_classes(score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of the second class, of which this is the logit, and the entropy of both."""
+    """The probability of the second class, of which ``score`` is the logit, and the entropy."""
     size = np.abs(score)
     odds = np.exp(-size)
     less = odds / (1 + odds)
@@ -264,7 +264,7 @@ def _two_classes(score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _information_of_many(mu: np.ndarray, v: np.ndarray, link: Link, draws: np.ndarray) -> np.ndarray:
-    # Classes come first: they are few, and sums over the last axis would be slow.
+    # Classes are the first axis: sums over a short last axis would be slow.
     f = mu.T[:, :, None] + np.sqrt(v).T[:, :, None] * draws.T[:, None, :]
     flat = f.reshape(len(f), -1).T
     score = link.score(flat, np.zeros_like(flat)).T.reshape(f.shape)
@@ -273,17 +273,17 @@ def _information_of_many(mu: np.ndarray, v: np.ndarray, link: Link, draws: np.nd
     total = odds.sum(axis=0)
     p = odds / total
     openness = np.log(total) - (p * score).sum(axis=0)
-    # Not negative but for rounding: with one set of draws for both terms it is a mean of divergences.
+    # Negative only by rounding: as both terms use the same draws, this is a mean of KL divergences.
     return np.maximum(entr(p.mean(axis=2)).sum(axis=0) - openness.mean(axis=1), 0)
 
 
 def normal_draws(n_samples: int, n_classes: int, random_state: Any) -> np.ndarray:
-    """Quasi-random standard normal draws, a row each: as good as four times as many random ones, or more.
+    """Quasi-random standard normal draws, one in each row, worth at least four times as many random ones.
 
     >>> normal_draws(256, 3, 0).shape
     (256, 3)
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    # The first of a power of two: these points are even together.
+    # The first of a power of two, which are evenly distributed.
     points = qmc.Sobol(n_classes, rng=seed).random_base2(math.ceil(math.log2(n_samples)))[:n_samples]
     return ndtri(np.clip(points, _LEAST_POINT, 1 - _LEAST_POINT))

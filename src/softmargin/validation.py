@@ -1,4 +1,4 @@
-"""Rows, labels and weights of users: checked once, here, with errors that say what to do."""
+"""Validation of rows, labels and weights, done only here, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
 _NAMES_SHOWN = 5
-#: The largest entries that X may have: what lies between two of them, and some sums, are still numbers.
+#: The largest entries that X may have, so that differences and short sums cannot overflow.
 _LARGEST = {"float64": 1e300, "float32": 1e38}
-#: A row counts as so many copies at most: with more, sums over rows lose the prior to rounding.
+#: The largest weight of a row: with larger ones, rounding errors of sums would exceed the prior.
 _MOST_COPIES = 1e9
 
 
@@ -26,7 +26,7 @@ def check_rows(
 ) -> Any:
     """``X`` as a float array or CSR matrix, columns checked against those of ``fit`` unless ``reset``.
 
-    With ``missing``, an array may have entries that are NaN; without ``names``, those of the columns are not compared.
+    With ``missing``, an array may contain NaN; without ``names``, column names are not compared.
     """
     refuse_unread(X)
     refuse_sources(X, "This", "Read them first, or some at a time")
@@ -62,8 +62,8 @@ def refuse_unread(X: Any, arrow: bool = False) -> None:
 
 
 def refuse_sources(X: Any, who: str, instead: str, y: Any = None) -> None:
-    """Rows that are not in memory, where all of them are needed at once."""
-    from .chunks import kind_of_source  # which checks its input here
+    """Raises an error for sources of rows where all rows are needed in memory."""
+    from .chunks import kind_of_source  # which imports this module
 
     kind = kind_of_source(X, y)
     if kind is not None:
@@ -84,7 +84,7 @@ def _refuse_other_width(estimator: Any, X: Any) -> None:
 def check_named(
     estimator: Any, X: np.ndarray, names: tuple[str, ...], *, reset: bool, missing: bool = False
 ) -> np.ndarray:
-    """`check_rows` for an array whose columns have names that it does not carry itself."""
+    """`check_rows` for an array with column names given separately."""
     if reset:
         keep_names(estimator, X, names)
     known = getattr(estimator, "feature_names_in_", None)
@@ -96,7 +96,7 @@ def check_named(
 
 
 def keep_names(estimator: Any, X: Any, used: Any) -> None:
-    """Notes how many columns of a table are in use, and their names if they are words, as scikit-learn does."""
+    """Stores the number of columns in use, and their names if all are strings, as scikit-learn does."""
     names = [name for name in X.columns if name in used] if hasattr(X, "columns") else list(used)
     estimator.n_features_in_ = len(names)
     if all(isinstance(name, str) for name in names):
@@ -107,11 +107,11 @@ def keep_names(estimator: Any, X: Any, used: Any) -> None:
 
 def has_missing(X: Any) -> bool:
     """Whether any entry of an array is NaN."""
-    return not scipy.sparse.issparse(X) and X.size > 0 and bool(np.isnan(X.min()))  # a minimum passes NaN on
+    return not scipy.sparse.issparse(X) and X.size > 0 and bool(np.isnan(X.min()))  # a minimum propagates NaN
 
 
 def refuse_empty_columns(X: np.ndarray, names: Any = None) -> None:
-    """Columns without a single entry say nothing, not even of themselves."""
+    """Raises an error for columns without any observed entry."""
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
         without = _listed(_named(empty, names), verb="has")
@@ -119,7 +119,7 @@ def refuse_empty_columns(X: np.ndarray, names: Any = None) -> None:
 
 
 def _refuse_namesakes(X: Any) -> None:
-    """Columns of a frame that a name does not tell apart."""
+    """Raises an error if two columns of a frame have the same name."""
     names = list(getattr(X, "columns", ()))
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
@@ -127,7 +127,7 @@ def _refuse_namesakes(X: Any) -> None:
 
 
 def _refuse_dates(X: Any) -> None:
-    """Dates would become billions of nanoseconds, without a word."""
+    """Raises an error for dates, which would silently be converted to nanoseconds."""
     if any(map(_is_of_dates, X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)])):
         _name_unreadable_columns(X, None)
         raise ValueError("X holds dates or times: convert them to numbers, such as days since the first of them.")
@@ -139,7 +139,7 @@ def _is_of_dates(dtype: Any) -> bool:
 
 
 def _name_unreadable_columns(X: Any, error: Exception | None) -> None:
-    """Raises an error that names the columns of a frame that hold no numbers, if there are any."""
+    """Raises an error that names the columns of a frame that are not numeric, if there are any."""
     unreadable = {name: _unreadable_value(X[name]) for name in getattr(X, "columns", ())}
     unreadable = {name: found for name, found in unreadable.items() if found is not None}
     if unreadable:
@@ -152,14 +152,14 @@ def _name_unreadable_columns(X: Any, error: Exception | None) -> None:
 
 
 def _unreadable_value(column: Any) -> str | None:
-    """The first entry of a column that is no number; None if all are.
+    """The first entry of a column that is not a number; None if all are.
 
     >>> _unreadable_value(["1.5", "many"])
     "'many'"
     """
     values = np.asarray(column).ravel()
     if getattr(getattr(column, "dtype", values.dtype), "kind", values.dtype.kind) in "mM":
-        return next((str(value) for value in values if value == value), "a date")  # what is missing is not itself
+        return next((str(value) for value in values if value == value), "a date")  # NaT is not itself
     try:
         np.asarray(column, dtype=float)
     except (TypeError, ValueError):
@@ -176,7 +176,7 @@ def _is_number(value: Any) -> bool:
 
 
 def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", missing: bool = True) -> None:
-    """Entries are finite numbers, or NaN where they may be missing."""
+    """Raises an error unless all entries are finite and not too large, or NaN if ``missing``."""
     values = X.data if scipy.sparse.issparse(X) else X
     largest = _LARGEST.get(values.dtype.name, np.finfo(values.dtype).max)
 
@@ -185,7 +185,7 @@ def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", mis
 
     flat = values.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
-        # A sum of squares passes on whatever is wrong; BLAS would wake its threads for it, which takes longer.
+        # A sum of squares propagates anything invalid. It avoids BLAS, because waking its threads takes longer.
         if np.isfinite(np.einsum("i,i->", flat, flat)) or not bad(values).any():
             return
     sparse = scipy.sparse.issparse(X)
@@ -204,7 +204,7 @@ def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", mis
 
 
 def _named(columns: np.ndarray, names: Any) -> list[Any]:
-    """Columns as their owner calls them."""
+    """Columns by name, if they have names."""
     return list(columns) if names is None else [names[column] for column in columns]
 
 
@@ -245,13 +245,13 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
         raise ValueError(
             f"Unknown label type: y is an array of objects, each of type {kind.__name__}; pass y.astype({plain!r})."
         )
-    # Of some rows it means nothing that many labels occur but once: three times each, they are not suspected.
+    # In a part of a table many labels may occur only once: repeated three times, they give no warning.
     check_classification_targets(np.repeat(np.unique(y), 3) if part else y)
     return y
 
 
 def _is_nothing(y: np.ndarray) -> np.ndarray:
-    """Which labels are missing: None, NaN and other things that do not equal themselves, or infinite numbers."""
+    """Which labels are missing: None, NaN and other values that differ from themselves, or infinite numbers."""
     if y.dtype.kind == "f":
         return ~np.isfinite(y)
     return np.array(
@@ -260,7 +260,7 @@ def _is_nothing(y: np.ndarray) -> np.ndarray:
 
 
 def present_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The classes present, and the labels as `codes_of` has them; rows of weight zero are not present."""
+    """The classes with rows of positive weight, and the labels coded as by `codes_of`."""
     classes, codes = np.unique(y, return_inverse=True)
     present = np.flatnonzero(np.bincount(codes, weights=weight > 0, minlength=len(classes)))
     if len(present) == 0:
@@ -275,12 +275,12 @@ def present_classes(y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def coded(index: np.ndarray, n_classes: int) -> np.ndarray:
-    """The places of labels among the classes, as models have them."""
+    """Indices of classes in the form that models use: -1 and +1 for two classes, otherwise unchanged, as floats."""
     return np.where(index == 1, 1.0, -1.0) if n_classes == 2 else index.astype(np.float64)
 
 
 def declared_classes(classes: Any, known: np.ndarray | None) -> np.ndarray:
-    """The classes of a stream: as declared in its first call, and the same ever after."""
+    """The classes of a stream, declared in the first call of ``partial_fit`` and fixed from then on."""
     if classes is None:
         if known is None:
             raise ValueError("classes must be given in the first call of partial_fit: later batches may hold others.")
@@ -326,7 +326,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
 
 
 def refuse_enormous(weight: np.ndarray) -> None:
-    """Weights, those of classes included, that count a row more often than sums over rows can tell."""
+    """Raises an error for weights, including those of classes, that are too large for sums over rows."""
     largest = weight.max(initial=0.0)
     if not largest <= _MOST_COPIES:
         raise ValueError(
@@ -340,7 +340,7 @@ def class_weights(
 ) -> np.ndarray:
     """The factor of each row from ``class_weight``: None, ``"balanced"`` (by total weight), or a dict.
 
-    Classes are those of ``y``, or those declared, if ``y`` need not hold them all.
+    Classes are those of ``y``, or those declared if ``y`` need not contain all of them.
     """
     if class_weight is None:
         return np.ones(len(y))

@@ -1,4 +1,4 @@
-"""How likely each of many Gaussian values is to be the largest."""
+"""The probability of each of several Gaussians to be the largest."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import ndtr
 
-#: A Gaussian reaches this many deviations: what lies beyond weighs 1e-12.
+#: Gaussians are cut off at this many standard deviations, beyond which there is a probability of 1e-12.
 _REACH = 7.0
-#: Most deviations between the nodes of an even grid, which is then exact to 1e-11, and how many nodes there may be.
+#: The widest spacing of an even grid, in standard deviations, for errors of 1e-11, and the numbers of its nodes.
 _STEP, _GRADES = 0.5, (32, 64, 128, 256)
-#: Where deviations are too unlike for that: edges of panels in units of each class's deviation, nodes within a panel.
+#: If standard deviations are too different for that: edges of panels in units of each, and nodes within a panel.
 _EDGES, _PANEL_NODES = np.array([-_REACH, -2.5, 0.0, 2.5, _REACH]), 10
-#: Deviations below this share of a row's largest count as this share.
+#: Standard deviations are at least this share of the largest of their row, and at least this number.
 _LEAST_SHARE, _LEAST = 1e-9, 1e-150
-#: Densities vanish from here on, and squares do not overflow.
+#: Standardised values are clipped to this: densities vanish there, and squares do not overflow.
 _FAR = 40.0
-#: Numbers in hand at once.
+#: Numbers per block of rows, so that a block fits the cache.
 _NUMBERS_AT_ONCE = 2**18
 
 
@@ -28,9 +28,9 @@ def winning(mu: np.ndarray, v: np.ndarray) -> np.ndarray:
 
     .. math:: P_k = \int N_k(f) \prod_{j \neq k} \Phi_j(f)\, df,
 
-    all of them from the same nodes.  The integrand is smooth on the scale of the least :math:`s` that is in play,
-    and vanishes where any :math:`\Phi_j` does.  Of such functions sums over an even grid converge exponentially; where
-    it would need too many nodes, there are panels around each class in units of its own :math:`s_k`.  Exact ties
+    all computed from the same nodes. The integrand is smooth on the scale of the smallest relevant :math:`s`,
+    and vanishes where any :math:`\Phi_j` does. For such functions sums over an even grid converge exponentially.
+    If that would need too many nodes, there are panels around each class in units of its own :math:`s_k`. Exact ties
     at ``v = 0`` are shared.
 
     >>> winning(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]), np.array([[2.0, 2.0, 2.0], [0.0, 0.0, 0.0]])).round(2)
@@ -57,7 +57,7 @@ def even(low: np.ndarray, high: np.ndarray, n_nodes: int) -> tuple[np.ndarray, n
 
 
 def _panels(mu: np.ndarray, s: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of Gauss and Legendre between edges that lie around every class."""
+    """Gauss-Legendre nodes and weights on panels around every class."""
     edges = (mu.T[:, :, None] + s.T[:, :, None] * _EDGES).reshape(len(low), -1)
     edges = np.sort(np.clip(edges, low[:, None], high[:, None]), axis=1)
     nodes, weights = np.polynomial.legendre.leggauss(_PANEL_NODES)
@@ -67,10 +67,10 @@ def _panels(mu: np.ndarray, s: np.ndarray, low: np.ndarray, high: np.ndarray) ->
 
 
 def _shares(f: np.ndarray, weights: np.ndarray, mu: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """The integrals of all classes on given nodes, made to sum to one.  Classes come first: they are few."""
+    """The integrals of all classes on given nodes, normalised to sum to one. The first axis is that of classes."""
     with np.errstate(over="ignore"):
         x = np.minimum((f - mu[:, :, None]) / s[:, :, None], _FAR)
-    # No node lies more than _REACH deviations below any class, so that the product can be divided by each factor.
+    # No node is more than _REACH standard deviations below any class, so it is safe to divide by each factor.
     below = ndtr(x)
     all_below = weights * below.prod(axis=0)
     wins = (np.exp(-0.5 * x * x) / below * all_below).sum(axis=2) / s
@@ -80,9 +80,9 @@ def _shares(f: np.ndarray, weights: np.ndarray, mu: np.ndarray, s: np.ndarray) -
 def graded(
     needed: np.ndarray, grades: tuple[int, ...], beyond: int, n_classes: int = 1
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Rows by how many nodes they get, as many at once as fit the cache: the least grade that is what they need.
+    """Blocks of rows that fit the cache, with the number of their nodes: the smallest grade that suffices.
 
-    Rows that no grade is enough for get ``beyond``.  That depends on no row but their own.
+    Rows for which no grade suffices get ``beyond``. The grade of a row does not depend on other rows.
     """
     grade = np.searchsorted(grades, needed)
     for index, n_nodes in enumerate((*grades, beyond)):
@@ -92,6 +92,6 @@ def graded(
 
 
 def pieces(n_rows: int, width: int) -> list[slice]:
-    """Slices of rows of so many numbers that fit the cache together."""
+    """Slices of rows, of ``width`` numbers each, that fit the cache."""
     size = max(1, _NUMBERS_AT_ONCE // width)
     return [slice(start, start + size) for start in range(0, n_rows, size)]

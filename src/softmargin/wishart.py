@@ -1,4 +1,4 @@
-r"""Inverse Wishart beliefs about covariance matrices: :math:`\Sigma \sim IW(\Psi, \nu)`, of mean
+r"""Inverse Wishart beliefs about covariance matrices: :math:`\Sigma \sim IW(\Psi, \nu)`, with mean
 :math:`\Psi / (\nu - q - 1)` and with :math:`E\, \Sigma^{-1} = \nu \Psi^{-1}`."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .arrays import NotPositiveDefiniteError, cholesky, inverse_lower
 class InverseWishart(NamedTuple):
     r"""Scale :math:`\Psi` and degrees of freedom :math:`\nu`.
 
-    A covariance that is known, such as a draw, stands as one whose mean precision is its inverse: see `certain`.
+    A known covariance, such as a draw, is represented by a belief whose mean precision is its inverse: see `certain`.
     """
 
     scale: np.ndarray
@@ -22,7 +22,7 @@ class InverseWishart(NamedTuple):
 
     @classmethod
     def certain(cls, precision_root: np.ndarray, dof: float) -> InverseWishart:
-        """That whose mean precision is ``R'R`` for a lower triangular ``R``."""
+        """The one whose mean precision is ``R'R``, for a lower triangular ``R``."""
         root = inverse_lower(precision_root)
         return cls(dof * root @ root.T, dof)
 
@@ -41,7 +41,7 @@ class InverseWishart(NamedTuple):
 
     @property
     def mean(self) -> np.ndarray:
-        """The mean covariance, or where there is none the inverse of the mean precision."""
+        """The mean covariance, or the inverse of the mean precision if it has no mean."""
         excess = self.dof - self.size - 1
         return self.scale / (excess if excess > 0 else self.dof)
 
@@ -51,7 +51,7 @@ class InverseWishart(NamedTuple):
         return log_det(self.scale) - self.size * np.log(2) - self._digammas
 
     def kl(self, prior: InverseWishart) -> float:
-        r"""The divergence from a prior :math:`IW(\Psi_0, \nu_0)`,
+        r"""The KL divergence from a prior :math:`IW(\Psi_0, \nu_0)`,
 
         .. math:: \tfrac12 \left( \nu_0 (\log|\Psi| - \log|\Psi_0|) + \nu (\mathrm{tr}\, \Psi_0 \Psi^{-1} - q)
                   + (\nu - \nu_0) \textstyle\sum_j \psi((\nu + 1 - j)/2) \right)
@@ -67,7 +67,7 @@ class InverseWishart(NamedTuple):
         return float(halves / 2 + multigammaln(prior.dof / 2, q) - multigammaln(self.dof / 2, q))
 
     def drawn(self, rng: np.random.Generator) -> InverseWishart:
-        r"""A draw, by Bartlett: :math:`\Sigma^{-1} = R^T A A^T R` for :math:`\Psi^{-1} = R^T R`, ``A`` lower triangular
+        r"""A draw (Bartlett): :math:`\Sigma^{-1} = R^T A A^T R` for :math:`\Psi^{-1} = R^T R`, ``A`` lower triangular
         with normal entries, and roots of chi-squared ones on the diagonal."""
         R, q = inverse_lower(cholesky(self.scale)), self.size
         A = np.tril(rng.standard_normal((q, q)), -1)
