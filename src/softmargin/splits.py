@@ -43,7 +43,7 @@ class TwinRowsWarning(UserWarning):
 
 
 def folds(y: np.ndarray, n_splits: int, random_state: int, groups: Any = None) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Stratified folds: pairs of training and test places; with groups, each of them lies in one fold.
+    """Stratified folds: pairs of training and test indices; with groups, each of them lies in one fold.
 
     Examples
     --------
@@ -65,9 +65,9 @@ def folds(y: np.ndarray, n_splits: int, random_state: int, groups: Any = None) -
 
 
 def held_out(y: np.ndarray, share: float, random_state: int, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Places of rows to learn from, and of a share of rows to be judged by, in their order; classes as in the whole.
+    """Indices of training rows and of a share of test rows, in order, stratified by class.
 
-    With groups each of them lies on one side; of many random choices it is the one whose counts of classes come
+    With groups, each group lies on one side; of many random selections, the one is used whose counts of classes come
     nearest to that share.
     """
     places = np.arange(len(y))
@@ -114,7 +114,7 @@ def _refuse_lost_classes(y: np.ndarray, train: np.ndarray) -> None:
 
 
 def fingerprints(X: Any) -> np.ndarray:
-    """A number for each row of an array or frame: the same for rows whose entries are, and hardly for any others.
+    """A hash of each row of an array or frame: equal for equal rows, and hardly ever for others.
 
     Examples
     --------

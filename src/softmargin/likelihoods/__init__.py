@@ -1,4 +1,4 @@
-r"""Likelihoods: what one row says about its latent value ``f``.
+r"""Likelihoods: the information that one row contains about its latent value ``f``.
 
 A likelihood is one function, ``sites(y, mu, v)``. For ``f ~ N(mu, v)`` it returns, row by row,
 

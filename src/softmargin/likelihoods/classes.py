@@ -141,7 +141,7 @@ class CrammerSinger:
 
     Which rival is the strongest is not known for sure: each counts by the share
     :math:`r_t \propto \exp(2 \mu_t)`, held while sites are formed.  An average over rivals lies above the
-    expectation of the strongest, so this is no bound; steps are half steps, and end when means come to rest.
+    expectation of the strongest, so this is no bound; steps are half steps, and end when means converge.
 
     >>> import numpy as np
     >>> l, w, b = CrammerSinger(Hinge()).sites(np.array([0.0]), np.array([[0.0, 0.0, -50.0]]), np.zeros((1, 3)))
@@ -202,7 +202,7 @@ class CrammerSinger:
 class OneVersusRest:
     r"""Each class against all others together: :math:`\log p = \sum_k \log p_{base}(\pm 1 \mid f_k)`, + for its own.
 
-    Classes do not meet, and the bound is that of as many models of two classes.
+    Classes do not interact, and the bound is the sum of those of K models of two classes.
 
     >>> import numpy as np
     >>> OneVersusRest(Hinge()).sites(np.array([0.0]), np.zeros((1, 3)), np.zeros((1, 3))).b[0].tolist()
@@ -302,7 +302,7 @@ class Softmax:
         return D * (1 - D / namespace(D).sum(D, axis=1, keepdims=True))
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
-        """Sites, and the probabilities ``p``. The bound has less curvature than these imply, but only close by."""
+        """Sites, and probabilities ``p``. The bound has less curvature than they imply, but only for short steps."""
         return sites.w, namespace(mu).astype(membership(y, mu.shape[1]), mu.dtype) - (sites.b - sites.w * mu)
 
     def answer(self, y: Array, ties: tuple[Array, Array], x: Array) -> Array:

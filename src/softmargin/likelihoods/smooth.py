@@ -217,7 +217,7 @@ class Taylor(SiteIsCurvature):
     .. math:: l = \log p(y \mid \mu) - w v / 2, \quad w = -\partial^2_f \log p, \quad b = \partial_f \log p + w \mu,
 
     all at :math:`f = \mu`.  The point of expansion is held while ``b`` is formed, so this is Newton's
-    method on the mode, not ascent of ``l``: there is no bound to watch, and ``b`` is not its slope.
+    method on the mode, not ascent of ``l``: there is no bound to check steps by, and ``b`` is not its derivative.
 
     >>> import numpy as np
     >>> l, w, b = Taylor(Logistic()).sites(np.ones(1), np.zeros(1), np.ones(1))
