@@ -32,7 +32,7 @@ _CALM = 2
 _MOST_PROMISED = 3.0
 #: The factor by which the gain that remains is larger where classes are updated jointly.
 _BEYOND = 4.0
-#: Such steps are too good to be extrapolated until one of them overshoots, or gains less than this share of the
+#: Steps close to Newton steps are extrapolated only once one of them overshoots, or gains less than this share of the
 #: objective.
 _NEAR = 1e-3
 #: An objective that is no bound may fall before convergence, but not by more than this share of it in one step.
