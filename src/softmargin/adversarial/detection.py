@@ -49,7 +49,7 @@ class AdversarialDetector(BaseEstimator):
         rate = self.false_alarm_rate
         proper_share("false_alarm_rate", rate)
         scores = np.sort(self.score_samples(X))
-        # So many of these rows and a new one, together, may give alarms; rounded, since 0.05 is not exactly 1 / 20.
+        # The number of alarms allowed among these rows and a new one; rounded, since 0.05 is not exactly 1 / 20.
         alarms = math.floor(round((len(scores) + 1) * rate, 9))
         if alarms == 0:
             least = math.ceil(round(1 / rate, 9)) - 1

@@ -20,8 +20,8 @@ from .labels import LabelTypes
 from .sources import Source
 from .threads import swept
 
-#: Size of a sample: at most so many rows and bytes, but in any case so many rows; the candidates of each class are at
-#: least that size divided by the last number, if it has as many rows.
+#: Size of a sample: largest numbers of rows and bytes, and the fewest rows whatever the bytes.  Each class keeps at
+#: least that size divided by the last number as candidates, if it has as many rows.
 MOST_ROWS, _MOST_BYTES, _LEAST_ROWS, _SHARE_OF_CLASS = 131_072, 2**28, 16_384, 16
 #: Candidates are pruned when there are more than this multiple of the sample's size.
 _SLACK = 2
@@ -210,7 +210,7 @@ class Reservoir:
 
 def surveyed(source: Source, check: Callable[[Any, bool], Checked | None], n_jobs: int) -> Survey:
     """Reads a source once.  ``check`` unpacks and checks an item, and returns None if it has no rows; its second
-    argument is true for the first item that has rows."""
+    argument is true until an item has had rows."""
     if hasattr(source, "surveyed"):
         return source.surveyed(check)  # type: ignore[attr-defined]
     reservoir, types, totals, first = Reservoir(), LabelTypes("batch"), None, 0

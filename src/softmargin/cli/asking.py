@@ -42,7 +42,8 @@ MODELS: dict[str, Any] = {
     "mixed": BayesianMixedSVC,
 }
 #: A column with more distinct labels than the first number is not taken for classes.  Integers are taken for classes if
-#: their distinct values are at most the second number, or at most the first with so many rows for each value.
+#: their distinct values are at most the second number, or at most the first with, on average, at least the third number
+#: of rows for each value.
 _MOST_CLASSES, _FEW_CLASSES, _ROWS_OF_A_CLASS = 200, 10, 10
 #: The largest number of columns that are listed as candidates for the target.
 _MOST_NAMED = 20

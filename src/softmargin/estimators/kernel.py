@@ -33,7 +33,7 @@ _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 _EXPECTED_VARIANCE = 4.0
 #: At most this many rows are used to learn how columns predict each other.
 _MOST_ROWS_TO_FORETELL = 4096
-#: Tables of at least so many rows are reduced to their distinct rows, if these are no more than this proportion.
+#: Tables with at least this many rows are reduced to their distinct rows, if these are at most this proportion.
 _MANY_ROWS, _FEW_DISTINCT = 8192, 0.5
 
 

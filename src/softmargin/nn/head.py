@@ -272,7 +272,7 @@ class MarginHead(Memory):
         return Told(likelihood.detach(), slopes, center.detach(), spread.detach(), G, h)
 
     def _units(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of the features: those of a minibatch in training, otherwise the running ones."""
+        """Mean and standard deviation of the features: of these rows in training, if several; else the running ones."""
         if self.training and len(X) > 1:
             return units_of(X)
         return self.center.to(X.dtype), self.spread.to(X.dtype)

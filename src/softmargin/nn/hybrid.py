@@ -27,7 +27,7 @@ from .head import MarginHead
 from .networks import NETWORKS, Standardised
 from .training import Labelled, Plan, Trainer, evaluated
 
-#: Rows are held out only if there are at least so many of each class.
+#: Rows are held out only if this many of each class would be among them.
 _FEWEST_HELD_OUT = 2
 #: Rows processed at once, with and without gradients.
 _ROWS_WITH_SLOPES, _ROWS_AT_ONCE = 256, 1024

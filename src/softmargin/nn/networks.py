@@ -49,7 +49,7 @@ def cifar_network(shape: Sequence[int] = (3, 32, 32)) -> nn.Sequential:
 
 
 def table_network(shape: Sequence[int]) -> nn.Sequential:
-    """Three layers of rectified units, normalised, for a table of so many columns.
+    """Three layers of rectified units with layer normalisation, for a table with ``shape[0]`` columns.
 
     >>> table_network((7,))(torch.zeros(2, 7)).shape
     torch.Size([2, 64])

@@ -94,5 +94,5 @@ def listed(ax: Any, names: Sequence[Any], zero: bool = True) -> np.ndarray:
 
 
 def list_axes(n_names: float) -> Any:
-    """New axes, high enough for a list of so many names."""
+    """New axes, high enough for a list of ``n_names`` names."""
     return new_axes(figsize=(6.4, max(2.0, 0.8 + 0.26 * n_names)))

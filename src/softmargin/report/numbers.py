@@ -15,7 +15,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with so many significant digits; digits before the decimal point are never dropped.
+    """A number with ``digits`` significant digits; digits before the decimal point are never dropped.
 
     >>> [number(x) for x in (0.012345, 1234567.8, 2026, -2.0, 0.5, 1e-9, float("nan"))]
     ['0.0123', '1,234,568', '2026', '−2', '0.5', '1e−9', '–']
@@ -42,7 +42,7 @@ def _trimmed(text: str) -> str:
 
 
 def fixed(value: Any, places: int = 3) -> str:
-    """A number with so many decimal places, for columns aligned at the decimal point.
+    """A number with ``places`` decimal places, for columns aligned at the decimal point.
 
     >>> fixed(0.5), fixed(float("nan")), fixed(-1.25, 1)
     ('0.500', '–', '−1.2')
