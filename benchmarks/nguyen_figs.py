@@ -1,4 +1,4 @@
-"""Claim: particles need no tuning: number, batch, width and variance matter little, and ensembles are no better.
+"""Claim: particles need no tuning: number, batch and width matter little, and ensembles are no better.
 
 Nguyen et al. (2018), Figs. 1 to 5: accuracy and seconds of ``fit`` on a9a and on connect-4 (in place of seismic, which
 is not available), against the number of particles (1, 2, 3, 10, 30, 100), the rows of a minibatch (2 to 300), the width
