@@ -239,8 +239,8 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
             f"The labels in y are of several types ({', '.join(sorted(each.__name__ for each in types))}) and cannot "
             f"be sorted; convert them to one type."
         )
-    if types and not issubclass(*types, (str, bytes)):
-        (kind,) = types
+    kind = next(iter(types), str)
+    if not issubclass(kind, (str, bytes)):
         plain = "str" if np.dtype(kind).kind == "O" else np.dtype(kind).name
         raise ValueError(
             f"Unknown label type: y is an array of objects, each of type {kind.__name__}; pass y.astype({plain!r})."
