@@ -53,7 +53,7 @@ TESTS = {
     "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting", "likelihoods_rows", "own_likelihood"],
     "kernels/": ["kernels", "kernels_rounding", "kernel_gaps"],
     "links.py": ["links", "links_classes", "links_search"],
-    "loo.py": ["loo", *CLASSWISE],
+    "loo.py": ["loo", "particle_links", *CLASSWISE],
     "engine.py": ["engine", *CLASSWISE, "rows_incomplete", "rows_incomplete_bound"],
     "gaussian.py": ["gaussian", "mutants_gaussian", *CLASSWISE, "steps", "steps_parts"],
     "priors/": [
@@ -81,6 +81,7 @@ TESTS = {
         "rows_views",
         "fourier",
         "particles",
+        "particle_links",
         "mutants_rows",
         "kernel_gaps",
         *CLASSWISE,

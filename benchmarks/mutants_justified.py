@@ -49,6 +49,12 @@ JUSTIFIED: dict[str, str] = {
     "priors/variance.py VarianceComponents.drawn: 1 -> 2": ("a second draw that nobody looks at"),
     "priors/ridge.py Ridge.drawn: 1 -> 2": "a second draw that nobody looks at",
     "likelihoods/classes.py Softmax.shares: xp.max -> xp.min": "any shift that all classes have in common",
+    "links.py _or_infinite: np.zeros_like -> np.ones_like": "a step to there is rejected, whatever its gradient",
+    "rows/particles.py ParticleRows.upright: cloud.weights + 0.0 -> cloud.weights - 0.0": "a copy, too",
+    "rows/particles.py ParticleRows.turned_back: in_weights + 0.0 -> in_weights - 0.0": "a copy, too",
+    "rows/particles.py ParticleRows.upright: xp.zeros_like -> xp.ones_like": (
+        "phases are set at the cosines, and read nowhere else"
+    ),
     "rows/particles.py ParticleRows.each: 1 -> 2": "how many particles go at once, not what becomes of them",
     "rows/particles.py ParticleView.values: 0 -> 1": "how many particles go at once, not what becomes of them",
     "rows/incomplete.py IncompleteFeatures.drawn: :self.n_columns -> :self.n_columns + 1": (

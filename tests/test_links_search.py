@@ -61,6 +61,51 @@ def test_newtons_steps_are_given_up_where_they_are_long_or_disappoint():
         assert np.isfinite(links._least(loss, np.array([1.0]))).all()
 
 
+def _valley(x):
+    """From ``x = u`` Newton's step leads to ``-u**3``."""
+    root = np.sqrt(1 + x[0] ** 2)
+    return float(root), np.array([x[0] / root]), np.array([[root**-3]])
+
+
+@pytest.mark.parametrize(("u", "share"), [(0.5, 0.79), (0.6, 0.68)])
+def test_newtons_steps_go_on_where_they_keep_what_they_promise(u, share):
+    value, slope, curvature = _valley(np.array([u]))
+    promised = (slope @ np.linalg.solve(curvature, slope)) / 2
+    assert (value - _valley(np.array([-(u**3)]))[0]) / promised == pytest.approx(share, abs=0.01)
+    assert links._newton(_valley, np.array([u]), _valley(np.array([u]))) == pytest.approx(0, abs=1e-12)
+
+
+def test_newtons_steps_end_where_one_brings_a_fifth_of_what_it_promises(monkeypatch):
+    """Just below the quarter that is asked for; the step itself is short enough."""
+    monkeypatch.setattr(links, "_TRUSTED", 10.0)
+    value, slope, curvature = _valley(np.array([0.9]))
+    promised = (slope @ np.linalg.solve(curvature, slope)) / 2
+    assert (value - _valley(np.array([-(0.9**3)]))[0]) / promised == pytest.approx(0.198, abs=0.01)
+    assert links._newton(_valley, np.array([0.9]), _valley(np.array([0.9]))) is None
+
+
+def test_a_trust_region_looks_at_each_place_once_and_has_a_stand_in(monkeypatch):
+    mu, v, y, weight = _drawn(0)
+    rows = mu, v, y, weight / (1 + weight.sum()), 1 / (1 + weight.sum())
+    seen = []
+
+    def loss(x):
+        seen.append(x.copy())
+        return links._link_loss(x, *rows)
+
+    wanted = links._trusted(loss, links._PRIOR_MEAN)
+    *looks, _ = seen  # the last look is at the end, for the step beyond
+    assert len(np.unique(looks, axis=0)) == len(looks)
+
+    def without_trust(*args, method, **settings):
+        if method == "trust-exact":
+            raise UnboundLocalError("as SciPy does where the curvature is nearly zero")
+        return minimize(*args, method=method, **settings)
+
+    monkeypatch.setattr(links, "minimize", without_trust)
+    assert_allclose(links._trusted(loss, links._PRIOR_MEAN), wanted, atol=1e-3)
+
+
 def test_a_step_to_where_the_loss_overflows_is_taken_back():
     """Where a loss is hardly bent, the first step leads to where its exponential is no number."""
 

@@ -112,7 +112,7 @@ def test_waves_with_phases_say_the_same(kernel, make):
 
 
 def test_waves_that_are_shared_have_no_phases():
-    for n_classes, shared in ((3, False), (1, True)):
+    for n_classes, shared in ((2, False), (3, False), (1, True)):
         rows, cloud, X, g = made(KERNELS[1], n_classes, shared=shared)
         seen = ParticleRows(rows, X)
         assert seen.upright(cloud) == (cloud, None)

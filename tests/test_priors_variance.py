@@ -65,3 +65,8 @@ def test_what_is_settled_implies_the_same_weights():
     again = prior.given(settled, h, same.hyper)
     assert_allclose(again.mean, belief.mean, rtol=1e-10)
     assert_allclose(again.covariance, belief.covariance, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("group", "n"), [([-1, -1], 0), ([0, 0, -1], 1), ([0, 1, 1], 2)])
+def test_there_are_as_many_variances_as_groups(group, n):
+    assert VarianceComponents(np.array(group)).n_components == n

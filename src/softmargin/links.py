@@ -189,7 +189,7 @@ def _newton(loss: Loss, x: np.ndarray, at_x: Derivatives) -> np.ndarray | None:
         # Within 1e-8 of its minimum the loss is constant up to rounding, but its gradient is not: take one more step.
         if np.max(np.abs(step)) < _LAST_STEP:
             return x - step
-        if not step @ step <= _TRUSTED**2:  # with little curvature, a step may overflow the loss
+        if not np.linalg.norm(step) <= _TRUSTED:  # with little curvature, a step may overflow the loss
             return None
         x = x - step
         at_x = loss(x)
@@ -200,20 +200,25 @@ def _newton(loss: Loss, x: np.ndarray, at_x: Derivatives) -> np.ndarray | None:
 
 def _trusted(loss: Loss, start: np.ndarray) -> np.ndarray:
     """The minimum of a loss, by a trust-region method."""
-    latest: list[Any] = [None, None]
+    latest: dict[bytes, Derivatives] = {}
 
     def at(x: np.ndarray) -> Derivatives:
-        if latest[0] is None or not np.array_equal(x, latest[0]):  # SciPy requests value and curvature separately
-            latest[:] = x.copy(), _or_infinite(loss, x)
-        return latest[1]
+        if x.tobytes() not in latest:  # SciPy requests value, gradient and curvature separately
+            latest.clear()
+            latest[x.tobytes()] = _or_infinite(loss, x)
+        return latest[x.tobytes()]
+
+    def value(x: np.ndarray) -> float:
+        return at(x)[0]
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return at(x)[1]
 
     options = {"gtol": 1e-12, "maxiter": _MOST_STEPS}
     try:
-        best = minimize(
-            lambda x: at(x)[:2], start, jac=True, hess=lambda x: at(x)[2], method="trust-exact", options=options
-        ).x
+        best = minimize(value, start, jac=gradient, hess=lambda x: at(x)[2], method="trust-exact", options=options).x
     except UnboundLocalError:  # SciPy fails where the curvature is nearly zero
-        best = minimize(lambda x: at(x)[:2], start, jac=True, method="L-BFGS-B").x
+        best = minimize(value, start, jac=gradient, method="L-BFGS-B").x
     _, slope, curvature = loss(best)
     step = np.linalg.solve(curvature, slope)
     return best - step if np.max(np.abs(step)) < _LAST_STEP else best

@@ -77,14 +77,14 @@ class ParticleRows:
         halves = np.zeros((len(rows.kernel.theta), len(self._parts)))
         for which, (term, _) in enumerate(self._parts):
             halves[[factor.start for factor in term.variances], which] = 0.5
-            for factor in term.waves[:1]:  # the position of a term's length-scales in theta
-                assert isinstance(factor.kernel, (RBF, Matern))
-                self._widths.append(slice(factor.start, factor.start + len(factor.kernel.theta)))
             if len(term.waves) > 1:
                 raise ValueError(
                     f"Particles support one kernel with length-scales in each product, but {rows.kernel} multiplies "
                     f"two; replace them by one kernel, or use inference='cavi'."
                 )
+            for factor in term.waves:  # the position of a term's length-scales in theta
+                assert isinstance(factor.kernel, (RBF, Matern))
+                self._widths.append(slice(factor.start, factor.start + len(factor.kernel.theta)))
         # The log-amplitude of each term as a linear map of theta, its constant factor, and the term of each weight.
         heights = [1 / math.sqrt(rows.n_frequencies if term.waves else 1) for term, _ in self._parts]
         self._of_terms = like(halves, reference), like(np.array(heights), reference)
