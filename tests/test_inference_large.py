@@ -74,6 +74,7 @@ def test_after_an_interrupted_tuning_no_pass_takes_all_rows(large, moons, monkey
         model = BayesianSVC(random_state=0).fit(*moons)
     assert model.stop_reason_ == "interrupt"
     assert max(visited) < 5000
+    assert len(visited) <= 2 or large == 5000  # minibatches go their short way
     assert model.score(*moons) > 0.85
 
 
