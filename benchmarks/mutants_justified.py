@@ -31,6 +31,7 @@ JUSTIFIED: dict[str, str] = {
     "links.py _link_loss: -weight * y -> -weight / y": "labels are -1 and +1, each its own inverse",
     "links.py _softmax_link_loss: 0 -> 1 (#3)": "slope and offset have the same prior deviation",
     "links.py _softmax_link_loss: 0 -> 1 (#4)": "slope and offset have the same prior deviation",
+    "loo.py left_out_of: 0 -> 1": "both moments are arrays of the same library",
     "loo.py _responding: namespace(k).zeros_like -> namespace(k).ones_like": (
         "only the covariance of that belief is looked at, and the linear term does not touch it"
     ),

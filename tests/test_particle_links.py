@@ -9,14 +9,15 @@ from sklearn.datasets import load_iris, make_moons
 from softmargin import BayesianKernelMachine
 from softmargin.chunks import Table
 from softmargin.engine import Problem
+from softmargin.estimators import particle_stream
 from softmargin.estimators.particle_stream import without_each
-from softmargin.gaussian import from_natural
+from softmargin.gaussian import ClassBelief, from_natural
 from softmargin.kernels import RBF, Constant
-from softmargin.likelihoods import Quadrature
+from softmargin.likelihoods import OneVersusRest, Quadrature
 from softmargin.links import log_losses
 from softmargin.loo import left_out_of
-from softmargin.priors import Ridge
-from softmargin.rows import LinearRows, beneath
+from softmargin.priors import Classwise, Ridge
+from softmargin.rows import ClasswiseRows, LinearRows, beneath
 
 SETTINGS = {"kernel": 4.0 * RBF(0.7) + Constant(1.0), "tune": None, "inference": "stein", "n_frequencies": 32}
 
@@ -69,6 +70,24 @@ def test_particles_at_a_mode_lose_a_row_as_the_mode_does(rng):
     assert_allclose(few.mu, without.mu[::2], atol=0.1)
 
 
+def test_a_row_that_makes_up_its_own_spread_cannot_be_left_out(rng):
+    """Of many classes one is enough: the others know too little of this row to be bent by it."""
+    X, weight = rng.normal(size=(20, 2)), np.append(np.ones(19), 1e6)
+    rows, prior, belief = LinearRows(np.zeros(2), np.ones(2)), Ridge.isotropic(3), from_natural(np.eye(3), np.ones(3))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    two = Problem(Table(X, y, weight, 20), rows, Quadrature(), prior)
+    without = left_out_of((np.zeros(20), np.ones(20)), two, belief, np.ones(20))
+    assert without.usable.tolist() == [True] * 19 + [False]
+    mu = np.tile([0.0, -40.0, -40.0], (20, 1))
+    table = Table(X, rng.integers(0, 3, 20).astype(float), weight, 20)
+    three = Problem(table, ClasswiseRows(rows, 3), OneVersusRest(Quadrature()), Classwise.alike(prior, 3))
+    each = left_out_of((mu, np.ones((20, 3))), three, ClassBelief((belief,) * 3), np.ones(20))
+    assert each.usable.tolist() == [True] * 19 + [False]
+    for found in (without, each):
+        assert np.isfinite(found.mu).all()
+        assert np.isfinite(found.v).all()
+
+
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 @pytest.mark.parametrize("name", ["moons", "iris"])
 def test_an_estimator_leaves_rows_out_by_the_formula(name, temperature):
@@ -110,3 +129,13 @@ def test_few_particles_that_went_far_have_a_link_of_their_own():
     assert own < 0.6 * given
     # About twenty of two thousand rows are unclear, and make up nearly all of a log loss: a quarter either way.
     assert model.loo_log_loss_ == pytest.approx(own, rel=0.5)
+
+
+def test_a_fit_that_is_out_of_time_has_its_link_from_some_rows(monkeypatch):
+    monkeypatch.setattr(particle_stream, "_ROWS_IN_HASTE", 30)
+    X, y = make_moons(90, noise=0.3, random_state=0)
+    in_time = Kept(**SETTINGS, n_particles=4, n_steps=5, random_state=0).fit(X, y)
+    late = Kept(**SETTINGS, n_particles=4, max_time=1e-9, random_state=0).fit(X, y)
+    assert [len(without_each(model.start, model.settled, 1.0).y) for model in (in_time, late)] == [90, 30]
+    assert (in_time.stop_reason_, late.stop_reason_) == ("steps", "time")
+    assert np.isfinite(late.loo_log_loss_)

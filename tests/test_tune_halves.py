@@ -79,6 +79,16 @@ def test_nothing_is_asked_of_few_rows_or_of_kernels_without_a_variance(rows, mon
     assert halves.variance_deviation(rows, RBF((1.0, 1.0)), columns, Rivals()) == VARIANCES
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+@pytest.mark.parametrize("n_labels", [90, 80])
+def test_nothing_is_asked_of_a_half_that_is_all_but_empty(n_labels):
+    """Where (nearly) every row has a label of its own, there is no second row of it to predict."""
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    model = BayesianSVC(random_state=0, n_inducing=10).fit(X, np.arange(90) % n_labels)
+    assert len(model.classes_) == n_labels
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
 def test_time_that_is_over_leaves_the_variance_free(rows):
     deviation = halves.variance_deviation(rows, KERNEL, describe(rows.X, rows.weight), Rivals(), Monitor(max_time=1e-9))
     assert deviation == VARIANCES

@@ -32,7 +32,7 @@ from .sampling import allotted, by_class, scattered
 #: The largest usable share of a row in its own spread; beyond it the denominator ``1 - share`` is too small.
 _LARGEST_SHARE = 0.99
 #: Rows for fitting a link: enough for its few parameters.
-_MOST_ROWS = 20_000
+MOST_ROWS = 20_000
 
 
 class Response(NamedTuple):
@@ -114,7 +114,7 @@ def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, 
     return LeftOut(mu, wider, usable if mu.ndim == 1 else xp.all(usable, axis=1))
 
 
-def thinned(problem: Problem, unit: Array, at_most: int = _MOST_ROWS) -> tuple[Problem, Array]:
+def thinned(problem: Problem, unit: Array, at_most: int = MOST_ROWS) -> tuple[Problem, Array]:
     """A problem with some of its rows, weighted to represent all: enough for a link. Rare classes keep more."""
     table = problem.table
     if table.n_rows <= at_most:

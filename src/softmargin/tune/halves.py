@@ -26,8 +26,8 @@ from .space import HELD, VARIANCES, Space
 
 #: Inducing points for each half; with fewer, short length-scales would look worse.
 _POINTS = 128
-#: With fewer rows, predictions of the other half say too little.
-_FEWEST_ROWS = 80
+#: With fewer rows, or fewer in the second half (where most classes have a single row), a half says too little.
+_FEWEST_ROWS, _FEWEST_UNSEEN = 80, 20
 
 
 def variance_deviation(
@@ -42,6 +42,8 @@ def variance_deviation(
     if not center.has_role("variance").any() or len(judges.y) < _FEWEST_ROWS:
         return VARIANCES
     seen, unseen = halves(judges, columns)
+    if len(unseen.y) < _FEWEST_UNSEEN:
+        return VARIANCES
     evidence, losses = seen.seen_through(center, columns, is_near=False).evidence, []
     for deviation in (HELD, VARIANCES):
         if is_over(monitor):
