@@ -66,3 +66,9 @@ def test_samples_are_full_and_hold_enough_of_the_rarer_class(first):
     assert sum(counts) == 1000
     assert all(count <= total for count, total in zip(counts, (first, 10_000 - first), strict=True))
     assert min(counts) >= min(first, 10_000 - first, 250)
+
+
+def test_no_rows_have_no_distinct_ones():
+    rows, which = distinct(np.empty((0, 3)))
+    assert rows.shape == (0, 3)
+    assert which.shape == (0,)

@@ -25,7 +25,8 @@ def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     order = _lexicographic(rows)
     ordered = rows[order]
-    is_new = np.concatenate([[True], np.any(ordered[1:] != ordered[:-1], axis=1)])
+    is_new = np.ones(len(rows), dtype=bool)
+    is_new[1:] = np.any(ordered[1:] != ordered[:-1], axis=1)
     which = np.empty(len(rows), dtype=np.intp)
     which[order] = np.cumsum(is_new) - 1
     return ordered[is_new], which
