@@ -320,5 +320,5 @@ def test_only_what_can_be_drawn_and_sensible_numbers():
         with pytest.raises(ValueError, match="must be positive and warm_up not negative"):
             few(problem, **numbers)
     problem.likelihood = Quadrature(Probit())
-    with pytest.raises(TypeError, match="Only the hinge and the logistic"):
+    with pytest.raises(TypeError, match="available for the hinge and the logistic likelihood only"):
         few(problem)

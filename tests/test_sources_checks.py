@@ -189,9 +189,9 @@ def test_what_needs_rows_in_memory_says_so(tmp_path):
     pd.DataFrame(X, columns=NAMES).assign(y=y).to_parquet(path)
     model = BayesianLinearSVC().fit(path, "y")
     for source in (path, str(path), chunks.Parquet(path, target="y"), [(X, y)]):
-        with pytest.raises(ValueError, match=r"sample_latent needs rows in memory.*a batch at a time"):
+        with pytest.raises(ValueError, match=r"sample_latent needs rows in memory.*draw for one batch at a time"):
             model.sample_latent(source)
-        with pytest.raises(ValueError, match=r"impute needs rows in memory.*a batch at a time"):
+        with pytest.raises(ValueError, match=r"impute needs rows in memory.*impute one batch at a time"):
             model.impute(source)
     for estimator in (BayesianLinearSVC(), BayesianSVC(), BayesianKernelMachine()):
         with pytest.raises(ValueError, match=r"partial_fit needs rows in memory, got the path.*one batch after"):
