@@ -306,7 +306,7 @@ def _started(problem: Problem, plan: Plan, monitor: Monitor, single: bool = Fals
     if problem.table.n_rows >= _ROWS_FOR_A_PILOT:
         few = in_single(_pilot(problem)) if single else _pilot(problem)
         page = monitor.journal.page("pilot", few)
-        most = 1 if monitor.interrupted else plan.max_passes  # the user has ended the tuning, and waits
+        most = 1 if monitor.interrupted else plan.max_passes  # the user has interrupted the tuning
         pilot = ascend(few, tol=_PILOT_TOLERANCE, max_passes=most, monitor=monitor.silent(), page=page)
         start, reason = _beyond(pilot), pilot.reason  # only as certain as the sample makes it: better for steps
         sample = None if problem.whole is None else pilot

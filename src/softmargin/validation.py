@@ -53,7 +53,7 @@ def check_rows(
 
 
 def refuse_unread(X: Any, arrow: bool = False) -> None:
-    """Frames that are not computed yet, and (unless welcome) tables of Arrow, whose columns have no names."""
+    """Refuses lazy frames, which hold no rows yet, and Arrow tables, unless these are accepted."""
     package, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if package == "polars" and kind == "LazyFrame":
         raise TypeError("X is a LazyFrame of polars, which holds no rows yet: pass X.collect().")
@@ -134,7 +134,7 @@ def _refuse_dates(X: Any) -> None:
 
 
 def _is_of_dates(dtype: Any) -> bool:
-    """Whether a type is one of dates or times: of NumPy, pandas or polars."""
+    """Whether a dtype of NumPy, pandas or polars holds dates or times."""
     return getattr(dtype, "kind", "") in ("m", "M") or bool(getattr(dtype, "is_temporal", bool)())
 
 
