@@ -114,7 +114,7 @@ TABLES: dict[str, Callable[[Path | None], Grouped]] = {
 
 
 class Losses(NamedTuple):
-    """The log loss of every row that was foretold, its group, and the seconds that all of it took."""
+    """The log loss of every row that was predicted, its group, and the seconds that all of it took."""
 
     values: np.ndarray
     group: np.ndarray

@@ -42,7 +42,7 @@ from common import arguments, load, print_table, report
 from gaps import MOST_ROWS, R_TABLES, TableWithGaps, from_r, halves, penguins, pima
 from softmargin import BayesianGPC, BayesianSVC
 from softmargin.columns import describe
-from softmargin.imputation import Foretelling
+from softmargin.imputation import GapModel
 from softmargin.links import probabilities
 from softmargin.tables import TableClassifier, TableEncoder
 
@@ -106,7 +106,7 @@ class OneGaussian:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> OneGaussian:
         weight = np.ones(len(X))
-        self.gaussian = Foretelling.of(X, weight, describe(X, weight).rounded())
+        self.gaussian = GapModel.of(X, weight, describe(X, weight).rounded())
         every, n = self._filled(X, 0), max(self.n_draws, 1)
         self.model = BayesianSVC(random_state=0).fit(np.concatenate(every), np.tile(y, n), np.full(n * len(y), 1 / n))
         return self

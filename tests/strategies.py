@@ -65,7 +65,7 @@ TITLES = ["a", "größe", "with space", "x=1", "y ~ x", "a|b", "(1", "", "日本
 
 @dataclass(frozen=True)
 class Trouble:
-    """A model, what it is fitted to, and rows to foretell; ``made_of`` says it in words."""
+    """A model, what it is fitted to, and rows to predict; ``made_of`` says it in words."""
 
     model: Any
     X: Any
@@ -182,7 +182,7 @@ def weights(draw: Any, rng: Rng, n: int) -> tuple[np.ndarray | None, str]:
 
 
 def further(X: Any, rng: Rng) -> Any:
-    """Rows to foretell: some that were seen, and the same far away or with levels that were not."""
+    """Rows to predict: some that were seen, and the same far away or with levels that were not."""
     if scipy.sparse.issparse(X):
         return scipy.sparse.vstack([X[:3], 1e100 * X[:2].sign()]).tocsr()
     if hasattr(X, "columns"):

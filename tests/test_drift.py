@@ -35,13 +35,13 @@ class Followed(NamedTuple):
 
     @property
     def losses(self):
-        """Of each batch, as it was foretold."""
+        """Of each batch, as it was predicted."""
         return -np.log(np.where(self.y == 1, self.p, 1 - self.p)).mean(axis=1)
 
 
 @cache
 def followed(classifier, forgetting):
-    """A stream that is foretold batch by batch, and its model early and late."""
+    """A stream that is predicted batch by batch, and its model early and late."""
     model, p, labels, models = classifier(forgetting=forgetting, random_state=0), [], [], {}
     for index in range(BATCHES):
         X, y = turning(classifier, index)

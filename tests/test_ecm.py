@@ -152,7 +152,7 @@ def test_left_out_means_are_near_those_of_true_refits():
         latent = rows.lift(X[[i]]).moments(ascend(refit, tol=1e-7, max_passes=500).point.belief)
         mu[k], sd[k] = latent.mu[0], latent.v[0] ** 0.5
     error, change = without.mu[support] - mu, fitted.mu[support] - mu
-    # Slopes jump when rows cross the margin, which a Newton step can only guess: most is foretold all the same.
+    # Slopes jump when rows cross the margin, which a Newton step can only guess: most is predicted all the same.
     assert np.sqrt(np.mean(error**2)) < 0.5 * np.sqrt(np.mean(change**2))
     assert abs(np.mean(y[support] * error)) < 0.25 * np.mean(y[support] * change)
     assert np.abs(np.sqrt(without.v[support]) - sd).mean() < 0.06

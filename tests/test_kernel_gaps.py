@@ -14,7 +14,7 @@ from softmargin import BayesianGPC, BayesianSVC, chunks
 from softmargin.arrays import NotPositiveDefiniteError
 from softmargin.columns import describe
 from softmargin.gaussian import from_natural
-from softmargin.imputation import SCALE_BY_COLUMN, ColumnModel, Foretelling, Sums
+from softmargin.imputation import SCALE_BY_COLUMN, ColumnModel, GapModel, Sums
 from softmargin.kernels import RBF, Constant, Linear, Matern, White
 from softmargin.kernels.blurred import blurred, sharp
 from softmargin.rows import InducingRows
@@ -46,9 +46,9 @@ def table(rng, n=60, missing=0.25):
     return np.where(gaps, np.nan, 10 * X + 3), y
 
 
-def foretelling_of(X):
+def gap_model_of(X):
     weight = np.ones(len(X))
-    return Foretelling.of(X, weight, describe(X, weight))
+    return GapModel.of(X, weight, describe(X, weight))
 
 
 # Kernels -----------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def test_other_kernels_have_no_expectation_in_closed_form(kernel):
 # Columns -----------------------------------------------------------------------------------------
 
 
-def test_gaps_are_foretold_by_the_other_columns_of_their_row(rng):
+def test_gaps_are_predicted_by_the_other_columns_of_their_row(rng):
     X, _ = table(rng)
-    found = foretelling_of(X)
+    found = gap_model_of(X)
     center, spread = found.columns
     Sigma = np.linalg.inv(found.precision)
     for row, seen in zip(X, found.blurred(X), strict=True):
@@ -128,9 +128,9 @@ def test_gaps_are_foretold_by_the_other_columns_of_their_row(rng):
 
 
 def test_columns_and_gaps_agree_with_each_other(rng):
-    """At rest, the columns' moments are those of rows whose gaps are foretold by them, row by row."""
+    """At rest, the columns' moments are those of rows whose gaps are predicted by them, row by row."""
     X, _ = table(rng, n=200)
-    found = foretelling_of(X)
+    found = gap_model_of(X)
     center, spread = found.columns
     first, second = np.zeros(3), np.zeros((3, 3))
     for row in X:
@@ -148,7 +148,7 @@ def test_columns_and_gaps_agree_with_each_other(rng):
 
 def test_complete_columns_need_no_turns_and_copies_are_weights(rng):
     X = 10 * rng.normal(size=(50, 3)) @ rng.normal(size=(3, 3))
-    found = foretelling_of(X)
+    found = gap_model_of(X)
     values = (X - found.columns.center) / found.columns.spread
     model = ColumnModel.standard(3)._replace(scale=SCALE_BY_COLUMN * 4)
     wanted = model.updated(Sums(values.sum(axis=0), values.T @ values, 50.0))
@@ -156,8 +156,8 @@ def test_complete_columns_need_no_turns_and_copies_are_weights(rng):
     X, _ = table(rng)
     weight = np.where(np.arange(60) < 20, 3.0, 1.0)
     columns = describe(X, weight)
-    one = Foretelling.of(X, weight, columns)
-    other = Foretelling.of(np.concatenate([X, X[:20], X[:20]]), np.ones(100), columns)
+    one = GapModel.of(X, weight, columns)
+    other = GapModel.of(np.concatenate([X, X[:20], X[:20]]), np.ones(100), columns)
     assert_array_equal(one.blurred(X), other.blurred(X))
 
 
@@ -169,8 +169,8 @@ def test_features_keep_the_moments_of_the_prior(rng):
     X, _ = table(rng)
     X = X[:, :2]
     plain = InducingRows.at(3.0 * RBF((8.0, 12.0)) + Constant(0.5), X[:4])
-    gappy = plain._replace(foretelling=foretelling_of(X))
-    seen = gappy.foretelling.blurred(X)
+    gappy = plain._replace(gap_model=gap_model_of(X))
+    seen = gappy.gap_model.blurred(X)
     features = gappy.lift(X)
     for index in range(4, 16):
         phi = expected(lambda x: plain.lift(x).phi, seen[index])
@@ -182,7 +182,7 @@ def test_features_keep_the_moments_of_the_prior(rng):
 @pytest.mark.parametrize("scale", [0.01, 3.0])  # draws may be wider than the prior, which kernel views do not take
 def test_views_are_features_under_a_belief(scale, rng):
     X, _ = table(rng)
-    rows = InducingRows.at(2.0 * RBF((9.0, 14.0, 11.0)), X[:4])._replace(foretelling=foretelling_of(X))
+    rows = InducingRows.at(2.0 * RBF((9.0, 14.0, 11.0)), X[:4])._replace(gap_model=gap_model_of(X))
     belief = from_natural(np.eye(4) / scale, rng.normal(size=4))
     latent = rows.lift(X).moments(belief)
     mu, v = rows.view(belief, X[:0]).moments(X)
@@ -193,7 +193,7 @@ def test_views_are_features_under_a_belief(scale, rng):
 def test_rows_with_gaps_are_left_over_each_by_itself(rng):
     """What the points leave over: together where rows are whole, and nothing in common with what is missing."""
     X, _ = table(rng, n=12)
-    rows = InducingRows.at(2.0 * RBF((9.0, 14.0, 11.0)), X[:2])._replace(foretelling=foretelling_of(X))
+    rows = InducingRows.at(2.0 * RBF((9.0, 14.0, 11.0)), X[:2])._replace(gap_model=gap_model_of(X))
     X[5:, 1] = np.nan
     gappy = np.isnan(X).any(axis=1)
     assert 2 < gappy.sum() < 10
@@ -207,7 +207,7 @@ def test_rows_with_gaps_are_left_over_each_by_itself(rng):
 
 def test_slopes_of_the_judge_are_finite_differences(rng):
     X, y = table(rng)
-    X, kernel = foretelling_of(X).blurred(X), blurred(2.0 * RBF((9.0, 14.0, 11.0)) + Constant(1.0))
+    X, kernel = gap_model_of(X).blurred(X), blurred(2.0 * RBF((9.0, 14.0, 11.0)) + Constant(1.0))
     judge = Evidence(X, y.astype(float), np.ones(60), X[:15, :3], n_updates=2000)
     judge._tolerance = 1e-12  # at rest, so that the belief has no slope
     slopes = judge.at(kernel).slopes
@@ -246,7 +246,7 @@ def test_models_take_gaps_in_fit_and_in_prediction(model, rng):
 def test_complete_tables_are_what_they_were(rng):
     X, y = table(rng, missing=0)
     model = BayesianSVC(random_state=0).fit(X, y)
-    forgetful = model.rows_._replace(foretelling=None)
+    forgetful = model.rows_._replace(gap_model=None)
     assert_array_equal(forgetful.lift(X).phi, model.rows_.lift(X).phi)
     # And rows to come may lack entries all the same, the more the less they say.
     row = np.array([[18.0, 18.0, 18.0], [18.0, np.nan, 18.0], [np.nan, np.nan, 18.0], [np.nan] * 3])
@@ -328,7 +328,7 @@ def test_kernels_without_an_expectation_refuse_gaps(rng):
         BayesianSVC(kernel="matern").fit(X, y)
 
 
-def test_gaps_that_nothing_foretells_are_refused(rng):
+def test_gaps_that_nothing_predicts_are_refused(rng):
     X, y = table(rng)
     with pytest.raises(ValueError, match="column 1 has no observed value"):
         BayesianSVC().fit(np.where([False, True, False], np.nan, X), y)
@@ -350,7 +350,7 @@ def test_columns_that_rounding_does_not_tell_apart_matter_only_to_gaps(rng, monk
         raise NotPositiveDefiniteError("nothing but rounding")
 
     X, y = table(rng)
-    monkeypatch.setattr(Foretelling, "of", lost)
+    monkeypatch.setattr(GapModel, "of", lost)
     model = BayesianSVC(tune=None).fit(np.nan_to_num(X), y)
     with pytest.raises(ValueError, match="singular up to rounding"):
         model.predict(X)

@@ -326,7 +326,7 @@ def test_minibatches_come_near(loss, long_table):
     assert_allclose(stochastic.predict_proba(X), exact.predict_proba(X), atol=0.05)
 
 
-def test_batches_come_near_and_are_foretold(long_table):
+def test_batches_come_near_and_are_predicted(long_table):
     X, y = long_table
     whole = BayesianLinearSVC().fit(X, y)
     stream = BayesianLinearSVC()

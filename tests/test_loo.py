@@ -11,7 +11,7 @@ from softmargin.estimators.base import Data
 from softmargin.gaussian import from_natural
 from softmargin.kernels import RBF
 from softmargin.likelihoods import LOSSES, AugmentedHinge, Hinge, JaakkolaJordan, Quadrature, Sites
-from softmargin.loo import Foretold, Response, divided_out, left_out
+from softmargin.loo import Predicted, Response, divided_out, left_out
 from softmargin.monitor import Monitor
 from softmargin.priors import Ridge, VarianceComponents
 from softmargin.rows import InducingRows, Latent, LinearRows
@@ -72,7 +72,7 @@ def test_rows_that_own_all_of_their_spread_are_told_apart():
 
 
 def test_rows_judged_otherwise_than_they_entered_equal_a_belief_without_them(rng):
-    # Rows with gaps enter the sums as their labels filled them, and are judged as the other columns foretell them.
+    # Rows with gaps enter the sums as their labels filled them, and are judged as the other columns predict them.
     n, m = 12, 3
     entered, judged = rng.normal(size=(2, n, m))
     entered[0] = 0  # such a row says nothing, so its absence changes nothing
@@ -82,7 +82,7 @@ def test_rows_judged_otherwise_than_they_entered_equal_a_belief_without_them(rng
     latent = Latent(entered @ belief.mean, np.einsum("ij,jk,ik->i", entered, S, entered), np.zeros(n))
     before = Latent(judged @ belief.mean, np.einsum("ij,jk,ik->i", judged, S, judged), rest)
     shared = np.einsum("ij,jk,ik->i", judged, S, entered)
-    without = divided_out(latent, Sites(np.zeros(n), w, b), Response(latent.spread, w), unit, Foretold(before, shared))
+    without = divided_out(latent, Sites(np.zeros(n), w, b), Response(latent.spread, w), unit, Predicted(before, shared))
     for i in range(n):
         kept = 1 - unit * (np.arange(n) == i)
         refitted = from_natural(np.eye(m) + (entered.T * (kept * w)) @ entered, entered.T @ (kept * b))
@@ -113,5 +113,5 @@ def test_left_out_means_are_near_those_of_true_refits(classifier, loss, rng):
     refits = [classifier(**settings).fit(np.delete(X, i, 0), np.delete(y, i)) for i in chosen]
     truth = np.array([fit.latent_mean_and_variance(X[[i]])[0][0] for fit, i in zip(refits, chosen, strict=True)])
     error, change = without.mu[chosen] - truth, model.latent_mean_and_variance(X[chosen])[0] - truth
-    # Other rows answer to the absence as well, to second order: most of the change must still be foretold.
+    # Other rows answer to the absence as well, to second order: most of the change must still be predicted.
     assert np.sqrt(np.mean(error**2)) < 0.25 * np.sqrt(np.mean(change**2))

@@ -13,7 +13,7 @@ from softmargin.chunks import Table
 from softmargin.engine import Problem, objective
 from softmargin.imputation import ColumnModel
 from softmargin.likelihoods import AugmentedHinge
-from softmargin.loo import _foretold, left_out
+from softmargin.loo import _predicted, left_out
 from softmargin.priors import Covariance, Imputing, LaplaceZero, Part, Ridge, Structured, VarianceComponents, Variances
 from softmargin.rows import Factor, GroupedRows, IncompleteRows, LinearRows
 from softmargin.steps import Ascent, ascend
@@ -249,11 +249,11 @@ def test_a_share_that_is_inferred_lies_between(data):
 # Leaving rows out ------------------------------------------------------------------------------------------------
 
 
-def test_rows_as_foretold_share_what_their_filled_selves_know(data):
+def test_rows_as_predicted_share_what_their_filled_selves_know(data):
     problem = together(data, missing=True)
     belief = ascended(problem, 1e-6).point.belief
-    seen, foretold = problem.seen(belief), _foretold(problem, belief)
-    assert foretold is not None
+    seen, predicted = problem.seen(belief), _predicted(problem, belief)
+    assert predicted is not None
     rows = []
     for block in range(problem.table.n_blocks):
         features: Any = problem.features(block)
@@ -261,8 +261,8 @@ def test_rows_as_foretold_share_what_their_filled_selves_know(data):
         before = features.foreseen(seen).phi
         rows += [(one, other) for one, other in zip(before, filled.phi, strict=True)]
     shared = [one @ belief.covariance @ other for one, other in rows]
-    assert_allclose(foretold.shared, shared, rtol=1e-4, atol=1e-8)  # entries settle a little more each time
-    assert_allclose(foretold.latent.mu, [one @ belief.mean for one, _ in rows], rtol=1e-9)
+    assert_allclose(predicted.shared, shared, rtol=1e-4, atol=1e-8)  # entries settle a little more each time
+    assert_allclose(predicted.latent.mu, [one @ belief.mean for one, _ in rows], rtol=1e-9)
 
 
 @pytest.mark.parametrize("groups", [None, "intercepts"])

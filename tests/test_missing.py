@@ -66,7 +66,7 @@ def test_order_and_weights_of_rows_and_units_of_columns(model, table, fit_of, rn
 
 
 @every_model
-def test_what_is_missing_is_foretold_and_what_is_there_is_kept(model, table, fit_of):
+def test_what_is_missing_is_predicted_and_what_is_there_is_kept(model, table, fit_of):
     whole, X, _ = table
     means, sds = fit_of(model).impute(X)
     there = ~np.isnan(X)
@@ -133,8 +133,8 @@ def test_what_sparse_and_wide_tables_say_of_gaps_is_not_learned(table, rng):
                 answer(rows)
 
 
-def test_entries_are_foretold_soberly_where_rows_are_few(rng):
-    """Columns that say nothing of each other are not foretold much worse than by their means."""
+def test_entries_are_predicted_soberly_where_rows_are_few(rng):
+    """Columns that say nothing of each other are not predicted much worse than by their means."""
     whole = rng.normal(size=(100, 60))
     gaps = rng.random(whole.shape) < 0.1
     X, y = np.where(gaps, np.nan, whole), whole[:, 0] + 0.3 * rng.normal(size=100) > 0
@@ -155,7 +155,7 @@ def test_all_batches_say_what_columns_say_of_each_other(table):
 
 
 @pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"standardize": False, "prior": 1e12}])
-def test_units_do_not_matter_to_what_is_foretold(settings, table):
+def test_units_do_not_matter_to_what_is_predicted(settings, table):
     whole, X, y = table
     for rows in (whole, X):
         one, other = (BayesianLinearSVC().fit(rows, y), BayesianLinearSVC(**settings).fit(1e-6 * rows, y))
@@ -198,7 +198,7 @@ def test_inferences_of_one_gaussian_are_refused(inference, table):
     assert BayesianLinearSVC(inference=inference, random_state=0).fit(whole, y).score(X, y) > 0.7
 
 
-def test_batches_must_be_whole_but_what_they_foretell_need_not(table):
+def test_batches_must_be_whole_but_what_they_predict_need_not(table):
     whole, X, y = table
     with pytest.raises(ValueError, match="partial_fit keeps a single Gaussian of the past"):
         BayesianLinearSVC().partial_fit(X, y, classes=[False, True])

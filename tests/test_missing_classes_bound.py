@@ -12,7 +12,7 @@ from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.imputation import ColumnModel, Imputation
 from softmargin.likelihoods import AugmentedHinge
-from softmargin.loo import _foretold, left_out
+from softmargin.loo import _predicted, left_out
 from softmargin.priors import Classwise, Imputing, LaplaceZero, Ridge, Structured
 from softmargin.rows import ClasswiseRows, IncompleteRows, LinearRows
 from softmargin.steps import ascend
@@ -213,11 +213,11 @@ def test_rows_left_out_are_those_of_refits():
         _, refit = ascended(np.arange(n) != k)
         found.append([part[0] for part in rows.view(prior.effective(refit), np.zeros(1)).moments(X[k : k + 1])])
     mu, v = np.moveaxis(np.array(found), 1, 0)
-    error, foretold = np.abs(out.mu[chosen] - mu), _foretold(problem, belief)
+    error, predicted = np.abs(out.mu[chosen] - mu), _predicted(problem, belief)
     assert np.mean(error) < 0.25 * np.mean(np.abs(latent.mu[chosen] - mu))
-    assert foretold is not None
+    assert predicted is not None
     # To forget what the label said of the entries is not all: it had moved the weights as well.
-    assert np.mean(error) < 0.8 * np.mean(np.abs(foretold.latent.mu[chosen] - mu))
+    assert np.mean(error) < 0.8 * np.mean(np.abs(predicted.latent.mu[chosen] - mu))
     assert np.corrcoef(out.mu[chosen].ravel(), mu.ravel())[0, 1] > 0.98
     assert np.median(np.abs(out.v[chosen] / v - 1)) < 0.1
     assert_allclose(out.v[chosen], v, rtol=0.5)

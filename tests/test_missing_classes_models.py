@@ -75,7 +75,7 @@ def test_order_and_weights_of_rows_names_of_classes_and_units_of_columns(model, 
 
 
 @every_model
-def test_what_is_missing_is_foretold_and_draws_have_the_latent_moments(model, table, fit_of):
+def test_what_is_missing_is_predicted_and_draws_have_the_latent_moments(model, table, fit_of):
     (whole, X, _), fitted = table, fit_of(model)
     means, sds = fitted.impute(X)
     there = ~np.isnan(X)

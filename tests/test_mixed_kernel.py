@@ -154,7 +154,7 @@ def test_a_kernel_of_no_variance_leaves_the_linear_model(table):
     assert_allclose(curved.coef_std_, linear.coef_std_, rtol=1e-3)
 
 
-def test_it_foretells_better_than_lines_or_than_no_groups(table, fitted):
+def test_it_predicts_better_than_lines_or_than_no_groups(table, fitted):
     frame, y = table
     linear = BayesianMixedSVC(groups="clinic", loss="logistic").fit(frame, y)
     alone = BayesianSVC(loss="logistic").fit(frame[["age", "dose"]], y)

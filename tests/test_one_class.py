@@ -59,7 +59,7 @@ def test_scores_threshold_and_p_values_say_the_same(model):
 
 
 def test_rows_left_out_are_those_of_a_fit_without_them():
-    """Within what a step of Newton can foretell of the sites of the others."""
+    """Within what a step of Newton can predict of the sites of the others."""
     X = ring(60)
     model = BayesianOneClassSVM(0.7 * RBF(length_scale=0.5), inducing=X, tol=1e-8, random_state=0).fit(X)
     without = np.array([

@@ -12,7 +12,7 @@ from softmargin.monitor import InterruptedFitWarning
 from test_sources import in_batches, rows
 
 
-def test_a_mixed_model_of_a_table_foretells_files(tmp_path):
+def test_a_mixed_model_of_a_table_predicts_files(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"g": np.array([30, 10, 20])[rng.integers(0, 3, 600)], "x": rng.normal(size=600)})
     y = frame["x"] + (frame["g"] == 30) + rng.logistic(size=600) > 0

@@ -122,7 +122,7 @@ def test_far_from_the_data_nothing_is_known(moons):
     assert abs(model.predict_proba([[1e6, -1e6]])[0, 1] - 0.5) < 0.1
 
 
-def test_leave_one_out_log_loss_foretells_cross_validation():
+def test_leave_one_out_log_loss_predicts_cross_validation():
     X, y = load_breast_cancer(return_X_y=True)
     X, y = X[:300, :6], y[:300]
     model = BayesianSVC().fit(X, y)

@@ -108,13 +108,13 @@ def test_probabilities_are_as_good_as_those_of_logistic_regression(way):
     assert ours < log_loss(y, cross_val_predict(plain, X, y, cv=3, method="predict_proba")) + 0.05
 
 
-def test_leave_one_out_log_loss_foretells_cross_validation(overlapping):
+def test_leave_one_out_log_loss_predicts_cross_validation(overlapping):
     X, y = overlapping
     for way in WAYS[:4]:
         model = BayesianSVC(2.0 * RBF(1.0), tune=None, inducing=X[::4], **way)
         validated = log_loss(y, cross_val_predict(model, X, y, cv=15, method="predict_proba"))
         # Both estimate one number from ninety rows; its standard error is about .06.  The rivals that a row of
-        # Crammer and Singer's leaves behind change their shares, which nobody foretells: it errs by .08 here.
+        # Crammer and Singer's leaves behind change their shares, which nobody predicts: it errs by .08 here.
         most = 0.1 if way.get("multi_class") == "crammer-singer" else 0.06
         assert abs(model.fit(X, y).loo_log_loss_ - validated) < most
 
@@ -201,10 +201,10 @@ def test_left_out_means_are_near_those_of_true_refits(way, share, overlapping):
     truth = np.array([fit.latent_mean_and_variance(X[[i]])[0][0] for fit, i in zip(refits, chosen, strict=True)])
     change = model.latent_mean_and_variance(X[chosen])[0] - truth
     # Other rows answer to second order, and where classes meet the others of a row answer too: without them a row seems
-    # to move its classes apart by more than it does.  Most of the change is foretold, and its direction.
+    # to move its classes apart by more than it does.  Most of the change is predicted, and its direction.
     assert np.sqrt(np.mean((without - truth) ** 2)) < share * np.sqrt(np.mean(change**2))
-    foretold = model.latent_mean_and_variance(X[chosen])[0] - without
-    assert np.corrcoef(foretold.ravel(), change.ravel())[0, 1] > 0.9
+    predicted = model.latent_mean_and_variance(X[chosen])[0] - without
+    assert np.corrcoef(predicted.ravel(), change.ravel())[0, 1] > 0.9
 
 
 @every_classifier

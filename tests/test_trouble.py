@@ -132,7 +132,7 @@ def test_columns_too_far_from_zero_for_a_prior(table):
     sound(BayesianLinearSVC(standardize=False), np.column_stack([X, np.full(30, 1e20)]), y)
 
 
-def test_columns_that_rounding_does_not_tell_apart_foretell_nothing():
+def test_columns_that_rounding_does_not_tell_apart_predict_nothing():
     X, weight = [[1.0, -28.0], [0.0, -103.0]], [2e7, 1e-3]  # one row is all there is, at 6e4 of its own deviations
     model = sound(BayesianLinearSVC(fit_intercept=False), X, [True, False], sample_weight=weight)
     with pytest.raises(ValueError, match="in fit, the covariance of the columns was singular up to rounding"):
@@ -186,7 +186,7 @@ def test_newton_judges_classes_that_meet():
     sound(BayesianSVC(multi_class="crammer-singer", tune="bound-steps", random_state=0), X, np.array(["a", "b", "c"]))
 
 
-def test_kernels_foretell_missing_entries_of_any_size(rng):
+def test_kernels_predict_missing_entries_of_any_size(rng):
     X, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30)
     X[::4, 0] = np.nan
     new = np.array([[1e200, np.nan], [np.nan, 1e200], [np.nan, np.nan]])
@@ -242,7 +242,7 @@ def test_draws_of_weights_whose_squares_are_no_numbers():
     )
 
 
-def test_columns_in_their_own_units_whose_squares_are_no_numbers_foretell_nothing():
+def test_columns_in_their_own_units_whose_squares_are_no_numbers_predict_nothing():
     sound(BayesianMixedSVC(standardize=False, random_state=0), np.array([[0.0], [3.3e-157]]), np.array([0, 1]))
 
 

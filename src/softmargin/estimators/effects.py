@@ -14,7 +14,7 @@ from ..arrays import NotPositiveDefiniteError, cholesky, combined, to_numpy
 from ..chunks import dense
 from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
-from ..imputation import MOST_FORETOLD, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
+from ..imputation import MOST_MODELLED, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
 from ..parameters import inclusion_share, one_of, positive_number
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
@@ -183,7 +183,7 @@ class FixedEffectsMixin:
         of_columns = Coefficients(*map(np.concatenate, zip(*every, strict=True)))
         self.coef_, self.coef_std_, self.intercept_, self.intercept_std_ = of_columns
         if not isinstance(self.rows_, IncompleteRows):
-            self._foretell(found)
+            self._learn_columns(found)
         many = isinstance(self.belief_, ClassBelief)
         hypers = [of.fixed if isinstance(of, Inferred) else of for of in (hyper if many else (hyper,))]
         for name in ("inclusion_probability_", "positive_probability_"):
@@ -217,13 +217,13 @@ class FixedEffectsMixin:
         self.inclusion_probability_ = np.stack(included) if many else included[0]
         self.positive_probability_ = np.stack(positive) if many else positive[0]
 
-    def _foretell(self, found: Found) -> None:
+    def _learn_columns(self, found: Found) -> None:
         """Learns to predict columns from each other, for missing entries in future rows.
 
         Of many batches, only the first comes with a model of the columns; later ones add to its sums.
         """
         model, before = (found.parts.columns, None) if found.parts.columns is not None else self._said
-        if scipy.sparse.issparse(found.data.X) or not 0 < len(self._columns.scale) <= MOST_FORETOLD:
+        if scipy.sparse.issparse(found.data.X) or not 0 < len(self._columns.scale) <= MOST_MODELLED:
             model = None
         sums = None if model is None else column_sums(found.problem.table, self._columns)
         if before is not None and sums is not None:
@@ -260,7 +260,7 @@ class FixedEffectsMixin:
         if not isinstance(self._seen_belief.hyper, Imputation):
             raise ValueError(
                 f"X has missing values, but the relations between its columns were not learned: in fit, the covariance "
-                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_FORETOLD} "
+                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_MODELLED} "
                 f"columns. Impute the values first."
             )
         return IncompleteRows(self.rows_, len(self._columns.scale))

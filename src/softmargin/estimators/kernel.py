@@ -9,7 +9,7 @@ import scipy.sparse
 
 from ..arrays import NotPositiveDefiniteError
 from ..columns import Columns
-from ..imputation import MOST_FORETOLD, Foretelling
+from ..imputation import MOST_MODELLED, GapModel
 from ..inducing import MERGED_NUMBERS, choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
@@ -32,7 +32,7 @@ _VARIANCE, _OFFSET_VARIANCE = 10.0, 1.0
 #: The prior median of a tuned variance, where tuning also starts.
 _EXPECTED_VARIANCE = 4.0
 #: At most this many rows are used to learn how columns predict each other.
-_MOST_ROWS_TO_FORETELL = 4096
+_MOST_ROWS_FOR_GAPS = 4096
 #: Tables with at least this many rows are reduced to their distinct rows, if these are at most this proportion.
 _MANY_ROWS, _FEW_DISTINCT = 8192, 0.5
 
@@ -78,20 +78,20 @@ class TunedClassifier(StreamingClassifier):
         jobs: int,
         most_points: int,
         panels: bool = False,
-        foretelling: Foretelling | None = None,
+        gap_model: GapModel | None = None,
     ) -> Chosen:
         """Tunes the kernel, with at most ``most_points`` inducing points.  With ``panels``, judges are returned even if
-        nothing is tuned.  ``foretelling`` is the model of missing entries, if there are any."""
+        nothing is tuned.  ``gap_model`` is the model of missing entries, if there are any."""
         columns = data.described().rounded()
         kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
         rows = LabelledRows(*data[:4])
-        if foretelling is not None:
-            kernel, rows = blurred(kernel), rows._replace(X=foretelling.blurred(rows.X))
+        if gap_model is not None:
+            kernel, rows = blurred(kernel), rows._replace(X=gap_model.blurred(rows.X))
             assert kernel is not None
         judges = Judges.panels(rows, rng, most_points, data.n_classes)
-        if foretelling is not None:
+        if gap_model is not None:
             judges = [panel.of_blurred(columns) for panel in judges]
         if self.tune is not None and len(np.unique(data.y)) > 1:  # a first batch of one class is uninformative
             likelihood = self._likelihood(self._loss_for(), data.n_classes)
@@ -136,8 +136,8 @@ class KernelClassifier(TunedClassifier):
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"
         most = most_points(data.n_rows, self.n_inducing, data.n_classes)
-        data, foretelling = self._foretold(data)
-        gaps = foretelling if data.is_missing(data.X.shape[1]) else None
+        data, gap_model = self._with_gap_model(data)
+        gaps = gap_model if data.is_missing(data.X.shape[1]) else None
         kernel, judged, columns, panels = self._chosen(data, rng, monitor, jobs, most, moving, gaps)
         means = data if gaps is None else data._replace(X=gaps.blurred(data.X)[:, : data.X.shape[1]])
         points = self._points(means, columns, kernel, rng)
@@ -146,7 +146,7 @@ class KernelClassifier(TunedClassifier):
             seen = kernel if gaps is None else blurred(kernel)
             assert seen is not None
             points = moved_points(panels[-1], seen, points, likelihood, units, monitor, jobs)
-        rows = InducingRows.at(kernel, points)._replace(foretelling=foretelling)
+        rows = InducingRows.at(kernel, points)._replace(gap_model=gap_model)
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), judged)
 
     def _condensed(self, data: Data) -> Data:
@@ -158,7 +158,7 @@ class KernelClassifier(TunedClassifier):
             return data
         return data.merged()
 
-    def _foretold(self, data: Data) -> tuple[Data, Foretelling | None]:
+    def _with_gap_model(self, data: Data) -> tuple[Data, GapModel | None]:
         """The data with a description of its columns, and a model of missing entries, now or in future rows."""
         n_columns = data.X.shape[1]
         if not self._MISSING or scipy.sparse.issparse(data.X):
@@ -166,27 +166,27 @@ class KernelClassifier(TunedClassifier):
         missing = data.is_missing(n_columns)
         if missing and data.whole is None:
             refuse_empty_columns(data.X, getattr(self, "feature_names_in_", None))
-        if n_columns > MOST_FORETOLD:
+        if n_columns > MOST_MODELLED:
             if missing:
                 raise ValueError(
                     f"X has missing values and {n_columns:,} columns, too many to learn the relations between them "
-                    f"(at most {MOST_FORETOLD}). Impute the values first, or use fewer columns."
+                    f"(at most {MOST_MODELLED}). Impute the values first, or use fewer columns."
                 )
             return data, None
         data = data._replace(columns=data.described())
-        some = scattered(data.X.shape[0], _MOST_ROWS_TO_FORETELL)
+        some = scattered(data.X.shape[0], _MOST_ROWS_FOR_GAPS)
         try:
-            return data, Foretelling.of(data.X[some], data.weight[some], data.described().rounded())
+            return data, GapModel.of(data.X[some], data.weight[some], data.described().rounded())
         except NotPositiveDefiniteError:
             if missing:
                 raise
             return data, None
 
     def _rows_for(self, missing: bool) -> Any:
-        if missing and beneath(self.rows_).foretelling is None:
+        if missing and beneath(self.rows_).gap_model is None:
             raise ValueError(
                 f"X has missing values, but the relations between its columns were not learned: in fit, the covariance "
-                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_FORETOLD} "
+                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_MODELLED} "
                 f"columns. Impute the values first."
             )
         return self.rows_

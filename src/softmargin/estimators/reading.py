@@ -98,7 +98,7 @@ def _known_columns(model: Any, source: Source, labelled: bool = False) -> Source
     return source.only(names.tolist(), labelled) if isinstance(source, Parquet) and names is not None else source
 
 
-class _Foretold(NamedTuple):
+class _Correct(NamedTuple):
     """The weight of an item's correctly predicted rows, and of all its rows."""
 
     reader: Reader
@@ -107,15 +107,15 @@ class _Foretold(NamedTuple):
         batch, model = self.reader.checked(item), self.reader.model
         if batch is None:
             return np.zeros(2)
-        foretold = model._likelier(settled(model.link_.score(*model._moments(batch.X)))) == batch.y
-        return np.array([batch.copies @ foretold, batch.copies.sum()])
+        correct = model._likelier(settled(model.link_.score(*model._moments(batch.X)))) == batch.y
+        return np.array([batch.copies @ correct, batch.copies.sum()])
 
 
-def share_foretold(model: Any, source: Source, jobs: int, named: bool = False) -> float:
+def share_correct(model: Any, source: Source, jobs: int, named: bool = False) -> float:
     """The weighted proportion of rows of a source whose labels a model predicts correctly; NaN without rows."""
     source = source if named else _known_columns(model, source, labelled=True)
     reader = Reader(model, source.unpack, named=named, told={})
-    right, whole = sum(of_each(source, _Foretold(reader), jobs), np.zeros(2))
+    right, whole = sum(of_each(source, _Correct(reader), jobs), np.zeros(2))
     return float(right / whole) if whole > 0 else float("nan")
 
 

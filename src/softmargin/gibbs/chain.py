@@ -12,7 +12,7 @@ from ..chunks import gather_rows, sweep
 from ..engine import Problem
 from ..rows import Features, Latent
 from .augmentation import Augmentation, Site, augmentation_of
-from .left_out import Without, as_foretold, without_rows
+from .left_out import Without, as_predicted, without_rows
 
 #: The largest precision of a site.  In sums, more would swamp all other sites, and make draws hardly narrower.
 _LARGEST_PRECISION = 1e10
@@ -132,8 +132,8 @@ class Chain:
         data, belief, made_with = self._data, self._leaving, self._features[index] or features
         latent = Latent(*map(to_numpy, made_with.moments(belief)))
         rows = self._sites[index], data.y[index], data.weight[index], data.unit[index]
-        foretold = as_foretold(features, made_with, belief)
-        return without_rows(data.augmentation, latent, *rows, data.rounding, foretold)
+        predicted = as_predicted(features, made_with, belief)
+        return without_rows(data.augmentation, latent, *rows, data.rounding, predicted)
 
 
 def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> list[Turn]:

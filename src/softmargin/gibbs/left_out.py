@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import to_numpy
-from ..loo import Foretold, LeftOut
+from ..loo import LeftOut, Predicted
 from ..rows import Features, IncompleteFeatures, Latent
 from .augmentation import Augmentation, Site
 
@@ -40,7 +40,7 @@ def without_rows(
     c: np.ndarray,
     unit: np.ndarray,
     rounding: float,
-    foretold: Foretold | None = None,
+    predicted: Predicted | None = None,
 ) -> Without:
     r"""Divides out the row's whole site, and puts its exact likelihood back with the remaining weight ``c - unit``.
 
@@ -55,21 +55,21 @@ def without_rows(
     # are skipped.
     sound = kept > rounding**0.5
     kept = np.where(sound, kept, 1.0)
-    judged, shared = (latent, latent.spread) if foretold is None else foretold
+    judged, shared = (latent, latent.spread) if predicted is None else predicted
     mu = judged.mu - shared * (b - w * latent.mu) / kept
     v = judged.v + w * shared**2 / kept
     rest, whole = augmentation.tilted(y, mu, v, c - unit), augmentation.tilted(y, mu, v, c)
     return Without(np.where(sound, rest.log_total - whole.log_total, -1e300), rest.mean, rest.variance)
 
 
-def as_foretold(features: Features, made_with: Features, belief: Any) -> Foretold | None:
+def as_predicted(features: Features, made_with: Features, belief: Any) -> Predicted | None:
     """The moments by which rows with drawn entries are evaluated; None if nothing was missing."""
     if not isinstance(features, IncompleteFeatures):
         return None
     before = features.foreseen(belief)
     moved = before.phi - made_with.phi
     shared = made_with.moments(belief).spread + (moved * made_with.cross(belief)[:, : moved.shape[1]]).sum(axis=1)
-    return Foretold(Latent(*map(to_numpy, before.moments(belief))), to_numpy(shared))
+    return Predicted(Latent(*map(to_numpy, before.moments(belief))), to_numpy(shared))
 
 
 class Weighted(NamedTuple):

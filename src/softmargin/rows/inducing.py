@@ -24,7 +24,7 @@ from ..arrays import (
     to_numpy,
 )
 from ..gaussian import Belief
-from ..imputation import Foretelling
+from ..imputation import GapModel
 from ..kernels import Kernel
 from ..kernels.blurred import blurred
 from ..validation import has_missing
@@ -57,7 +57,7 @@ class InducingRows(NamedTuple):
     points: Array
     whitener: Array
     jitter: float
-    foretelling: Foretelling | None = None
+    gap_model: GapModel | None = None
     least_rows = 1
 
     @classmethod
@@ -84,7 +84,7 @@ class InducingRows(NamedTuple):
         rows, own = self, precision_of(self.points)
         while own < rounding and rounding * rows._loss > _LARGEST_ERROR:
             own = min(10 * own, rounding)
-            rows = InducingRows.at(self.kernel, self.points, own)._replace(foretelling=self.foretelling)
+            rows = InducingRows.at(self.kernel, self.points, own)._replace(gap_model=self.gap_model)
         return rows
 
     @property
@@ -102,7 +102,7 @@ class InducingRows(NamedTuple):
         return self.n_weights
 
     def lift(self, X: Array) -> Features:
-        K, prior = covariances(self.kernel, X, like(self.points, X), self.foretelling)
+        K, prior = covariances(self.kernel, X, like(self.points, X), self.gap_model)
         phi = times_lower_transposed(K, like(self.whitener, X))
         return Features(phi, clipped_at_zero(as_float64(prior) - as_float64(row_squares(phi))))
 
@@ -131,12 +131,12 @@ class InducingRows(NamedTuple):
             return LiftedView(self, belief.seen_by(reference))
 
 
-def covariances(kernel: Kernel, X: Array, points: Array, foretelling: Foretelling | None) -> tuple[Array, Array]:
+def covariances(kernel: Kernel, X: Array, points: Array, gap_model: GapModel | None) -> tuple[Array, Array]:
     """``k(X, Z)`` and ``k(x, x)``; where entries of the rows are missing, their expectations."""
-    if foretelling is not None and isinstance(X, np.ndarray) and has_missing(X):
+    if gap_model is not None and isinstance(X, np.ndarray) and has_missing(X):
         averaged = blurred(kernel)
         assert averaged is not None
-        kernel, X = averaged, foretelling.blurred(X)
+        kernel, X = averaged, gap_model.blurred(X)
     return kernel(X, points), kernel.diagonal(X)
 
 
@@ -151,7 +151,7 @@ class KernelView(NamedTuple):
     points: Array
     coefficients: Array
     gained: Array
-    foretelling: Foretelling | None = None
+    gap_model: GapModel | None = None
 
     @classmethod
     def of(cls, rows: InducingRows, belief: Belief, reference: Array) -> KernelView:
@@ -167,14 +167,14 @@ class KernelView(NamedTuple):
         # it would have if loaded from a file: with another layout, BLAS may round differently.
         T = xp.asarray(xp.flip(xp.linalg.qr(xp.flip(C.T @ whitener, axis=1), mode="reduced").R), copy=True)
         points, coefficients = like(rows.points, reference), like(whitener.T @ belief.mean, reference)
-        return cls(rows.kernel, points, coefficients, like(T, reference), rows.foretelling)
+        return cls(rows.kernel, points, coefficients, like(T, reference), rows.gap_model)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         return self.moments_from(*self.covariances(X))
 
     def covariances(self, X: Array) -> tuple[Array, Array]:
         """``k(X, Z)`` and ``k(x, x)``."""
-        return covariances(self.kernel, X, self.points, self.foretelling)
+        return covariances(self.kernel, X, self.points, self.gap_model)
 
     def moments_from(self, K: Array, prior: Array) -> tuple[Array, Array]:
         """Moments from ``K = k(X, Z)`` and the prior variances ``k(x, x)``."""

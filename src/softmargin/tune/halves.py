@@ -53,7 +53,7 @@ def variance_deviation(
         if choice.judged is None or is_over(monitor):
             return VARIANCES
         panel = seen.seen_through(choice.kernel, columns, is_near=False)
-        losses.append(unseen.weight @ panel.foretold_losses(unseen, choice.kernel, likelihood, monitor))
+        losses.append(unseen.weight @ panel.losses_on(unseen, choice.kernel, likelihood, monitor))
     return HELD if losses[0] <= losses[1] else VARIANCES
 
 

@@ -137,7 +137,7 @@ class Judges(NamedTuple):
         record = Inferred(ascent).record(problem, self.unit)
         return np.where(record.weight > 0, record.losses(record.link()), np.nan)
 
-    def foretold_losses(
+    def losses_on(
         self, others: Judges, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None
     ) -> np.ndarray:
         """The log loss of each of ``others`` under a model of these rows, with a link fitted to ``others``."""
