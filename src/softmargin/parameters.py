@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,6 +27,20 @@ def meant(name: Any, names: Iterable[Any]) -> str:
         return f"did you mean {' or '.join(map(repr, near))}?"
     more = f" and {len(names) - _NAMES_OFFERED} more" if len(names) > _NAMES_OFFERED else ""
     return f"there are {', '.join(map(repr, names[:_NAMES_OFFERED]))}{more}." if names else "there are none."
+
+
+def by_part(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Separates parameters of an object from those of its parts, whose names have the part's before two underscores.
+
+    >>> by_part({"tol": 1e-3, "kernel__nu": 2.5, "kernel__length_scale": 1.0})
+    ({'tol': 0.001}, {'kernel': {'nu': 2.5, 'length_scale': 1.0}})
+    """
+    own: dict[str, Any] = {}
+    of_parts: dict[str, dict[str, Any]] = {}
+    for key, value in params.items():
+        name, _, rest = key.partition("__")
+        (of_parts.setdefault(name, {}) if rest else own)[rest or key] = value
+    return own, of_parts
 
 
 def one_of(name: str, value: Any, allowed: Any) -> None:

@@ -38,13 +38,14 @@ from ..validation import (
 )
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
+from .nested import KernelParameters
 from .predictions import kept_on_failure
 from .reading import data_of, share_correct
 
 LINKS = ("loo", "probit", "logistic")
 
 
-class BayesianClassifier(FittedClassifier, ClassifierMixin, BaseEstimator, ABC):
+class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, BaseEstimator, ABC):
     """A classifier made of rows, a prior, a likelihood and a link.  Subclasses choose the first two in ``_parts``."""
 
     loss: Loss

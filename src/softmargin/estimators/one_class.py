@@ -16,6 +16,7 @@ from ..streaming import Record
 from ..validation import check_rows, check_weights
 from .base import Data, Found
 from .kernel import KERNELS
+from .nested import KernelParameters
 from .predictions import kept_on_failure
 from .svc import BayesianSVC
 
@@ -51,7 +52,7 @@ class OneClassMachine(BayesianSVC):
         self.record_ = found.stream.record
 
 
-class BayesianOneClassSVM(OutlierMixin, BaseEstimator):
+class BayesianOneClassSVM(KernelParameters, OutlierMixin, BaseEstimator):
     r"""Novelty detector that keeps a given rate of false alarms without held-out rows.
 
     A function :math:`f` from a Gaussian process is tied to every row through the hinge,

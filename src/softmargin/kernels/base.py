@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
 from ..arrays import Array, namespace
+from ..parameters import by_part, meant
 
 
 class Kernel(ABC):
@@ -51,6 +53,40 @@ class Kernel(ABC):
     def pullback_diagonal_inputs(self, X: Array, dk: Array) -> Array:
         """Gradient in the rows of ``X``, given the gradient ``dk`` in ``kernel.diagonal(X)``: zero if constant."""
         return namespace(X).zeros_like(X)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments that make this kernel; with ``deep``, those of its parts as well, as ``second__length_scale``.
+
+        scikit-learn's searches use these names: ``kernel__second__length_scale`` is a parameter of an estimator.
+        """
+        own = {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
+        found = dict(own)
+        for name, part in own.items():
+            if deep and isinstance(part, Kernel):
+                found |= {f"{name}__{key}": value for key, value in part.get_params().items()}
+        return found
+
+    def with_params(self, **params: Any) -> Kernel:
+        """The same kernel with other arguments, by the names of `get_params`.
+
+        >>> from softmargin.kernels import RBF
+        >>> (2.0 * RBF(0.5)).with_params(first__variance=3.0, second=RBF(1.0))
+        3.0 * RBF(length_scale=1.0)
+        """
+        own, (given, of_parts) = self.get_params(deep=False), by_part(params)
+        for name in (*given, *of_parts):
+            if name not in own:
+                raise ValueError(f"{self!r} has no parameter {name!r}: {meant(name, self.get_params())}")
+        own |= given
+        for name, some in of_parts.items():
+            if not isinstance(own[name], Kernel):
+                raise ValueError(f"{name} of {self!r} is not a kernel, and has no parameter {next(iter(some))!r}.")
+            own[name] = own[name].with_params(**some)
+        return replace(self, **own) if is_dataclass(self) else self  # type: ignore[return-value]
+
+    def __sklearn_clone__(self) -> Kernel:
+        """The kernel itself: it never changes, so clones of an estimator can share it."""
+        return self
 
     def _repr_html_(self) -> str:
         """The representation in notebooks."""

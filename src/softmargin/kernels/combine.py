@@ -21,6 +21,10 @@ class _Pair(Kernel):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        for name in ("first", "second"):
+            object.__setattr__(self, name, as_kernel(getattr(self, name)))
+
     @property
     def theta(self) -> np.ndarray:
         return np.concatenate([self.first.theta, self.second.theta])
