@@ -132,7 +132,7 @@ def test_few_particles_that_went_far_have_a_link_of_their_own():
 
 
 def test_a_fit_that_is_out_of_time_has_its_link_from_some_rows(monkeypatch):
-    monkeypatch.setattr(particle_stream, "_ROWS_IN_HASTE", 30)
+    monkeypatch.setattr(particle_stream, "ROWS_IN_HASTE", 30)
     X, y = make_moons(90, noise=0.3, random_state=0)
     in_time = Kept(**SETTINGS, n_particles=4, n_steps=5, random_state=0).fit(X, y)
     late = Kept(**SETTINGS, n_particles=4, max_time=1e-9, random_state=0).fit(X, y)

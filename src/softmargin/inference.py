@@ -11,6 +11,7 @@ import numpy as np
 
 from .adam import Lengths, climb
 from .arrays import to_numpy
+from .checkpoint import CUT_SHORT
 from .diagnostics import warn_unless_mixed
 from .engine import Problem, objective
 from .gibbs import Draws, sample
@@ -25,7 +26,7 @@ from .likelihoods import (
     Quadrature,
     Rivals,
 )
-from .loo import left_out, thinned
+from .loo import MOST_ROWS, ROWS_IN_HASTE, left_out, thinned
 from .minibatches import Schedule
 from .monitor import Monitor
 from .priors import choices
@@ -101,12 +102,12 @@ class Inferred(NamedTuple):
     ascent: Ascent
     draws: Draws | None = None
 
-    def record(self, problem: Problem, unit: np.ndarray) -> Record:
-        """Leave-one-out moments of each row; for large tables, of a sample."""
+    def record(self, problem: Problem, unit: np.ndarray, in_haste: bool = False) -> Record:
+        """Leave-one-out moments of each row; for large tables, or in haste, of a sample."""
         if self.draws is not None:
             without = self.draws.left_out
         else:
-            problem, unit = thinned(problem, unit)
+            problem, unit = thinned(problem, unit, ROWS_IN_HASTE if in_haste else MOST_ROWS)
             without = left_out(problem, self.ascent.point.belief, unit)
         mu, v, usable, y, weight = map(to_numpy, (*without, problem.table.y, problem.table.weight))
         return Record(mu, v, y, weight * usable)
@@ -188,7 +189,7 @@ def _polished(problem: Problem, plan: Plan, rng: np.random.RandomState, monitor:
     way = _wandered(wanderer, plan, passes, rng, monitor, gives_up=True)
     if way.reason == "lost":
         return _ascended(problem, plan, monitor)
-    if way.reason in ("time", "interrupt") or monitor.interrupted:
+    if way.reason in CUT_SHORT or monitor.interrupted:
         return way
     end = _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("polish")))
     if end.reason == "interrupt":
@@ -249,7 +250,7 @@ def _reconsidered(problem: Problem, ascent: Ascent, monitor: Monitor) -> Ascent:
     begun = _Reconsidered(None, 0, min(_MOST_WAYS, int(_MOST_VISITS / problem.n_rows / _SHORT_WAY)))
     better, tried, allowed = page.read() or begun
     ascent = better or ascent
-    while ascent.reason not in ("time", "interrupt"):
+    while ascent.reason not in CUT_SHORT:
         point = ascent.point
         for other in prior.alternatives(*point.image, point.belief)[tried:]:
             if monitor.out_of_time:
@@ -331,13 +332,20 @@ def _beyond(way: Ascent) -> Natural:
 
 
 def _standing_for_all(problem: Problem, some: Problem, pilot: Ascent, monitor: Monitor) -> Ascent:
-    """The result of the sample, with its sums scaled up to the weight of all rows."""
-    start, growth = _beyond(pilot), float(problem.table.weight.sum()) / float(pilot.point.stats.n)
-    belief = problem.prior.update(*start, pilot.point.belief)
-    stats = scaled(some.stats(belief), growth)
-    estimate = objective(stats.bound, problem.prior, belief)
+    """The result of the sample, with its sums scaled up to the weight of all rows.
+
+    One more step is taken, unless it loses: an ascent that had no time to converge may need shorter steps.
+    """
+    end, start = pilot.point, _beyond(pilot)
+    belief = problem.prior.update(*start, end.belief)
+    stats = some.stats(belief)
+    point = Point(start, belief, stats, objective(stats.bound, problem.prior, belief))
+    if problem.likelihood.is_bound and not point.objective > end.objective:
+        point = end
+    stats = scaled(point.stats, float(problem.table.weight.sum()) / float(point.stats.n))
+    estimate = objective(stats.bound, problem.prior, point.belief)
     monitor.record(estimate, accepted=True)
-    return pilot._replace(point=Point(start, belief, stats, estimate))
+    return pilot._replace(point=point._replace(stats=stats, objective=estimate))
 
 
 def _pilot(problem: Problem) -> Problem:

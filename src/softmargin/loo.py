@@ -31,8 +31,8 @@ from .sampling import allotted, by_class, scattered
 
 #: The largest usable share of a row in its own spread; beyond it the denominator ``1 - share`` is too small.
 _LARGEST_SHARE = 0.99
-#: Rows for fitting a link: enough for its few parameters.
-MOST_ROWS = 20_000
+#: Rows for fitting a link: enough for its few parameters; and if the fit ran out of time or was interrupted.
+MOST_ROWS, ROWS_IN_HASTE = 20_000, 2048
 
 
 class Response(NamedTuple):

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..checkpoint import Checkpoint, Journal
+from ..checkpoint import CUT_SHORT, Checkpoint, Journal
 from ..chunks import Source, Table, n_threads, one_blas_thread, source_of
 from ..devices import PRECISIONS, Place, on_host, placed
 from ..engine import Problem
@@ -149,7 +149,8 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
             problem = self._problem(data, parts, jobs)
             problem, inferred, record = self._inferred(problem, data, rng, monitor, place)
             link, loo_log_loss = self._fit_link(record, data.n_classes, parts.loss)
-        stream, totals = begun(problem, inferred.ascent, record), data.class_totals
+        stream = None if self._is_only_start(data) else begun(problem, inferred.ascent, record)
+        totals = data.class_totals
         found = Found(data, parts, problem, inferred, stream, monitor, link, loo_log_loss, totals)
         journal.end(found.reason)
         return found
@@ -171,10 +172,17 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
                 problem = replace(problem, rows=place.rows_for(problem.rows))
                 there, unit = placed(problem, data.unit, place)
             there, inferred = infer(there, self._plan(data), unit, rng, monitor)
-            record = inferred.record(there, unit) if self.link in ("loo", "auto") else NOTHING
+            record = NOTHING
+            if self.link in ("loo", "auto") and not self._is_only_start(data):
+                in_haste = monitor.out_of_time or monitor.interrupted or inferred.ascent.reason in CUT_SHORT
+                record = inferred.record(there, unit, in_haste)
         if place is None:
             return there, inferred, record
         return replace(problem, likelihood=there.likelihood), on_host(inferred), record
+
+    def _is_only_start(self, data: Data) -> bool:
+        """Whether the belief is where something else starts, so that nothing has to follow from it yet."""
+        return False
 
     def _problem(self, data: Data, parts: Parts, jobs: int) -> Problem:
         """Assembles the parts; with more than two classes, each class has its own weights and prior."""

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import to_numpy
+from ..checkpoint import CUT_SHORT
 from ..chunks import Table, dense, n_threads, one_blas_thread, rows_in_block
 from ..engine import Problem
 from ..frequencies import HOWS
@@ -198,6 +199,9 @@ class BayesianKernelMachine(TunedClassifier):
         few = data is not None and not data.more and len(data.y) <= _ROWS_FOR_PARTICLES
         return self.inference == "stein" or (self.inference == "auto" and not few)
 
+    def _is_only_start(self, data: Data) -> bool:
+        return self._has_particles(data)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         positive_integer("n_frequencies", self.n_frequencies, words=("auto",))
@@ -256,13 +260,13 @@ class BayesianKernelMachine(TunedClassifier):
         n_particles, journey = self._planned(len(rows.y))
         machine = self._machine(found)
         state = journey.begun(machine.frame.draws(n_particles, rng))
-        if reason not in ("time", "interrupt"):
+        if reason not in CUT_SHORT:
             state, reason = self._travelled(machine, rows, state, journey, rng, found.monitor)
         settled = self._settled(found, ParticleStream.begun(machine, state, found), reason)
         return self._linked(found, settled, machine.temperature) if first and self.link == "loo" else settled
 
     def _linked(self, start: Found, settled: Found, temperature: float) -> Found:
-        """Refits the link for the particles: a few of them spread differently from the belief they started from."""
+        """Fits the link for the particles: a few of them spread differently from the belief they started from."""
         with one_blas_thread:
             record = without_each(start, settled, temperature)
         link, log_loss = self._fit_link(record, start.data.n_classes, start.parts.loss)

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..arrays import to_numpy
+from ..checkpoint import CUT_SHORT
 from ..chunks import gather_rows, sweep
-from ..loo import MOST_ROWS, left_out_of, thinned
+from ..loo import MOST_ROWS, ROWS_IN_HASTE, left_out_of, thinned
 from ..machine import Machine
 from ..rows import beneath, with_beneath
 from ..stein import Adam, State, init
 from ..streaming import NOTHING, Record
 from .found import Data, Found
-
-#: Rows for the link of a fit that ran out of time or was interrupted, in place of `loo.MOST_ROWS`.
-_ROWS_IN_HASTE = 2048
 
 
 class ParticleStream(NamedTuple):
@@ -54,8 +52,8 @@ def without_each(start: Found, settled: Found, temperature: float) -> Record:
     The effect of leaving a row out is computed with the kernel at the mean of the particles' parameters.  A temperature
     divides the weights of the rows.
     """
-    in_haste = settled.reason in ("time", "interrupt")
-    problem, unit = thinned(start.problem, start.data.unit, _ROWS_IN_HASTE if in_haste else MOST_ROWS)
+    at_most = ROWS_IN_HASTE if settled.reason in CUT_SHORT else MOST_ROWS
+    problem, unit = thinned(start.problem, start.data.unit, at_most)
     table, cloud = problem.table, cast(Any, settled.inferred.ascent.point.belief)
     view = settled.problem.rows.view(cloud, table.reference)
     moments = gather_rows(sweep(lambda index: view.moments(table.block(index)[0]), table.n_blocks, problem.n_jobs))
