@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,13 +15,14 @@ from .files import (
     arrow,
     arrow_dataset,
     empty_entries,
+    fragments_of,
     index_columns,
     kind_of,
     located,
     unreadable,
 )
 from .sources import BATCH_ROWS, Batch
-from .texts import text_format, tidy
+from .texts import refuse_twice, text_format, tidy
 
 #: Batches and files to read ahead; Arrow's defaults take gigabytes.
 _BATCHES_AHEAD, _FILES_AHEAD = 2, 1
@@ -86,8 +89,10 @@ class Parquet:
         self.target, self.weight, self.batch_rows, self.format = target, weight, batch_rows, format
         self.path, self.texts = path, tuple(texts)
         self._schema: Any = None
-        schema = self.dataset.schema
+        with self._naming_twice():
+            schema = self.dataset.schema
         self._has_texts = self._is_text
+        refuse_twice(schema.names, repr(str(path)) if isinstance(path, (str, os.PathLike)) else "The table")
         self._written = {name.strip(): name for name in schema.names}
         names, aside = list(self._written), (target, weight, *index_columns(schema))
         used = [name for name in names if name not in aside] if columns is None else list(columns)
@@ -98,7 +103,8 @@ class Parquet:
         if missing:
             listed = ", ".join(map(repr, missing))
             raise ValueError(f"The files have no column {listed}: {meant(missing[0], names)}")
-        self._schema = agreed_schema(self.dataset, self._wanted_as_written, strict=self._found_here)
+        with self._naming_twice():
+            self._schema = agreed_schema(self.dataset, self._wanted_as_written, strict=self._found_here)
         self._refuse_other_encodings()
 
     @property
@@ -128,16 +134,31 @@ class Parquet:
         """Whether ``path`` is a path or several, and not an Arrow dataset."""
         return not isinstance(self.path, arrow_dataset().Dataset)
 
+    @contextlib.contextmanager
+    def _naming_twice(self) -> Iterator[None]:
+        """Names the file and the column if two columns of equal names stop Arrow, which says neither."""
+        try:
+            yield
+        except (arrow().ArrowInvalid, KeyError):
+            files = self._files(arrow().schema([])) if self._found_here else self.path
+            with contextlib.suppress(arrow().ArrowInvalid):  # something else is wrong with the files
+                for fragment, file in fragments_of(files):
+                    refuse_twice(fragment.physical_schema.names, file)
+            raise
+
+    def _files(self, schema: Any) -> Any:
+        """The files as an Arrow dataset with this schema; by default with that of the first file."""
+        files = located(self.path)
+        kind = kind_of(files) if self.format == "auto" else self.format
+        form = text_format(files, self.texts) if kind == "csv" else kind
+        return arrow_dataset().dataset(files, format=form, schema=schema)
+
     @property
     def dataset(self) -> Any:
-        """The files as an Arrow dataset."""
-        dataset = arrow_dataset()
+        """The rows as an Arrow dataset."""
         if self._found_here:
-            files = located(self.path)
-            kind = kind_of(files) if self.format == "auto" else self.format
-            form = text_format(files, self.texts) if kind == "csv" else kind
-            return dataset.dataset(files, format=form, schema=self._schema)
-        given, schema = self.path, self._schema
+            return self._files(self._schema)
+        dataset, given, schema = arrow_dataset(), self.path, self._schema
         as_given = schema is None or all(given.schema.field(field.name).type == field.type for field in schema)
         if as_given or not isinstance(given, dataset.FileSystemDataset):
             return given

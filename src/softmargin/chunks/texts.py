@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..extras import needed
 from .files import arrow, arrow_dataset, names_in, suffix_of
 
-__all__ = ["GAPS", "LOOK", "TextForm", "encoding_of", "text_form", "text_format", "tidy"]
+__all__ = ["GAPS", "LOOK", "TextForm", "encoding_of", "refuse_twice", "text_form", "text_format", "tidy"]
 
 #: Entries of text files that mean a missing value.
 GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
@@ -64,6 +64,16 @@ def text_form(beginning: str, suffix: str) -> TextForm:
     return TextForm(";", "," if commas and not points else ".")
 
 
+def refuse_twice(names: Iterable[str], what: str) -> None:
+    """Refuses a table in which two columns have the same name, apart from spaces around it; ``what`` is the table."""
+    seen: set[str] = set()
+    for name in (name.strip() for name in names):
+        if name in seen:
+            called = f"called {name!r}" if name else "without a name"
+            raise ValueError(f"{what} has two columns {called}: rename one of them.")
+        seen.add(name)
+
+
 def text_format(files: Any, texts: Iterable[str] = ()) -> Any:
     """Arrow's format for text files, inferred from the first file; the columns in ``texts`` are read as strings."""
     options = needed("pyarrow.csv", "parquet", "Reading files")
@@ -75,7 +85,10 @@ def text_format(files: Any, texts: Iterable[str] = ()) -> Any:
         encoding = encoding_of(beginning)
         seen = beginning.decode(encoding, errors="replace")
         form = text_form(seen, suffix_of(first))
-        names = next(csv.reader(io.StringIO(seen), delimiter=form.separator), [])
+        rows = csv.reader(io.StringIO(seen), delimiter=form.separator)
+        names = next(filter(None, rows), [])
+        is_cut = len(beginning) == LOOK and rows.line_num > seen.count("\n")  # perhaps within the last name
+        refuse_twice(names[:-1] if is_cut else names, repr(first))
     wished = set(texts)
     padded = [f"{before}{gap}{after}" for gap in GAPS for before in ("", " ") for after in ("", " ")]
     return arrow_dataset().CsvFileFormat(

@@ -7,6 +7,7 @@ prints results.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from typing import Any
 
@@ -21,6 +22,8 @@ def main() -> None:
     if any(importlib.util.find_spec(name) is None for name in _EXTRA):  # cheaper than importing them
         print(_INSTALL, file=sys.stderr)
         raise SystemExit(1)
+    if sys.stdout is None:  # closed by whoever runs the command
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     build()()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from ..store import load
 from ..tables import read_table
 from ..tables.classifier import told_of_seen
 from ..tables.files import SUFFIXES
+from ..tables.plans import as_numbers
 from .showing import complain, refuse_out
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "model_and_rows",
     "names",
     "out_file",
+    "refuse_clashes",
+    "whole_list",
 ]
 
 #: The words that ``--model`` accepts.
@@ -48,6 +52,33 @@ _MOST_CLASSES, _FEW_CLASSES, _ROWS_OF_A_CLASS = 200, 10, 10
 #: The largest number of columns that are listed as candidates for the target.
 _MOST_NAMED = 20
 
+
+def names(text: str) -> tuple[str, ...]:
+    """Comma-separated names; those with a comma are in double quotes.
+
+    >>> names('age, "income, net"')
+    ('age', 'income, net')
+    """
+    return tuple(name for name in _entries(text) if name)
+
+
+def whole_list(text: str) -> str:
+    """The text of a list, after checking that none of its entries is empty.
+
+    Where a script writes ``--drop "$id,$leak"``, an empty variable would otherwise keep a column unnoticed.
+    """
+    if text.strip() and not all(_entries(text)):
+        raise typer.BadParameter(f"{text!r} has an empty entry: remove the comma, or write the name that is missing.")
+    return text
+
+
+def _entries(text: str) -> list[str]:
+    try:
+        return [entry.strip() for line in csv.reader([text], skipinitialspace=True) for entry in line]
+    except csv.Error:  # a line break outside quotes
+        return [entry.strip() for entry in text.split(",")]
+
+
 Data = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .feather or .arrow.", show_default=False)]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model saved by `softmargin fit`.", show_default=False)
@@ -59,10 +90,18 @@ Weight = Annotated[
 Seed = Annotated[int, typer.Option(metavar="NUMBER", min=0, max=2**32 - 1, help="Random seed.")]
 As_json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 Categorical = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Comma-separated columns whose numbers stand for categories.")
+    str,
+    typer.Option(
+        metavar="COLUMNS", callback=whole_list, help="Comma-separated columns whose numbers stand for categories."
+    ),
 ]
 Keep = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Comma-separated columns to use even if they look like identifiers.")
+    str,
+    typer.Option(
+        metavar="COLUMNS",
+        callback=whole_list,
+        help="Comma-separated columns to use even if they look like identifiers.",
+    ),
 ]
 Groups = Annotated[
     str | None,
@@ -70,12 +109,9 @@ Groups = Annotated[
         metavar="COLUMN", help="The column with the group of each row: patient, school, machine.", show_default=False
     ),
 ]
-Drop = Annotated[str, typer.Option(metavar="COLUMNS", help="Comma-separated columns to leave out.")]
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Comma-separated names."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+Drop = Annotated[
+    str, typer.Option(metavar="COLUMNS", callback=whole_list, help="Comma-separated columns to leave out.")
+]
 
 
 def column(frame: Any, name: str, what: str) -> Any:
@@ -83,6 +119,21 @@ def column(frame: Any, name: str, what: str) -> Any:
     if name not in frame.columns:
         raise ValueError(f"The table has no column {name!r} ({what}); {meant(name, frame.columns)}")
     return frame[name]
+
+
+def refuse_clashes(uses: Mapping[str, Iterable[str | None]], alone: Collection[str]) -> None:
+    """Refuses a column that two options use differently.
+
+    ``uses`` has the columns that each option names.  A column of the options in ``alone`` is no feature, so that no
+    other option can name it.
+    """
+    named = {option: {name for name in columns if name is not None} for option, columns in uses.items()}
+    for option in alone:
+        for other, columns in named.items():
+            both = named[option] & columns
+            if both and other != option:
+                problem = f"column {min(both)!r} is also used for {other}: remove it from one of them."
+                raise typer.BadParameter(problem, param_hint=option)
 
 
 def ask_for_target(data: Path) -> typer.BadParameter:
@@ -110,16 +161,28 @@ def labelled(
         complain(f"{int((~known).sum()):,} rows without a value in {target!r} are left out.")
         frame = frame[known].reset_index(drop=True)
     labels = frame[target].infer_objects()  # booleans with missing values are objects
-    if labels.dtype.kind == "f" and (labels == labels.round()).all():
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == labels.round()).all():
         labels = labels.astype(int)  # integers with missing values were floats
     if not known_classes and _is_quantity(labels):
         raise ValueError(
             f"Column {target!r} has {labels.nunique():,} distinct values, such as {labels.tolist()[0]!r}: that is a "
             f"quantity, not a class. Classes must be names or a few whole numbers."
         )
-    weights = None if weight is None else column(frame, weight, "--weight").to_numpy(dtype=float)
+    weights = None if weight is None else _weights(frame, weight)
     left = frame.drop(columns=[name for name in (target, weight) if name is not None])
+    if not len(left.columns):
+        raise ValueError(f"The table has no columns to predict {target!r} from.")
     return left, labels.to_numpy(), weights
+
+
+def _weights(frame: Any, name: str) -> np.ndarray:
+    """The weight of each row."""
+    values = as_numbers(column(frame, name, "--weight"), name)
+    n_bad = int((~(values >= 0)).sum())
+    if n_bad:
+        rows = "1 row" if n_bad == 1 else f"{n_bad:,} rows"
+        raise ValueError(f"Column {name!r} (--weight) is missing or negative in {rows}: write 0 to ignore a row.")
+    return values
 
 
 def _is_quantity(labels: Any) -> bool:
@@ -183,7 +246,13 @@ def evaluable(
 
     Warns about rows that the model was trained on.
     """
-    rows, y, weights = labelled(frame, target_of(model, target, frame), weight, known_classes=True)
+    labels = target_of(model, target, frame)
+    first = "--target" if target else "the labels"
+    refuse_clashes({"--weight": [weight], "--groups": [groups], first: [labels]}, ["--weight", "--groups"])
+    for name, option in ((labels, "--target"), (weight, "--weight")):
+        if name is not None and name in getattr(model, "feature_names_in_", ()):
+            raise ValueError(f"The model predicts from column {name!r}: name another one with {option}.")
+    rows, y, weights = labelled(frame, labels, weight, known_classes=True)
     members = groups_of(rows, groups)
     classes = model.classes_
     if classes.dtype.kind in "OUT" and y.dtype.kind not in "OUT":
@@ -200,23 +269,24 @@ def tell_of_seen(model: Any, rows: Any, more: str = "") -> None:
         complain(f"Warning: {said}{more}")
 
 
-def out_file(path: Path, *formats: str, inputs: Iterable[Path | None] = ()) -> Path:
-    """The path, after checking that it can be written and is not an input."""
+def out_file(path: Path, *formats: str, inputs: Iterable[Path | None] = (), option: str = "--out") -> Path:
+    """The path given by an option, after checking that it can be written and is not an input."""
     problem = refuse_out(path, formats)
-    if problem is None and any(_is_same(path, other) for other in inputs):
+    if problem is None and any(is_same(path, other) for other in inputs):
         problem = f"{path} is an input of this command: write to another file."
     if problem:
-        raise typer.BadParameter(problem, param_hint="--out")
+        raise typer.BadParameter(problem, param_hint=option)
     return path
 
 
-def _is_same(path: Path, other: Path | None) -> bool:
+def is_same(path: Path, other: Path | None) -> bool:
+    """Whether two paths lead to the same file."""
     return other is not None and path.resolve() == other.resolve()
 
 
-def table_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:
+def table_file(path: Path, inputs: Iterable[Path | None] = (), option: str = "--out") -> Path:
     """The path, after checking that a table can be written there."""
-    return out_file(path, *(suffix[1:] for suffix in SUFFIXES), inputs=inputs)
+    return out_file(path, *(suffix[1:] for suffix in SUFFIXES), inputs=inputs, option=option)
 
 
 def model_file(path: Path, inputs: Iterable[Path | None] = ()) -> Path:

@@ -24,6 +24,8 @@ from .asking import (
     groups_of,
     labelled,
     names,
+    refuse_clashes,
+    whole_list,
     without,
 )
 from .showing import plain_table, print_json, progress, say
@@ -40,7 +42,10 @@ def compare(
     data: Data,
     target: Target = None,
     models: Annotated[
-        str, typer.Option(metavar="NAMES", help=f"Comma-separated, from: {', '.join((*OURS, *RIVALS))}.")
+        str,
+        typer.Option(
+            metavar="NAMES", callback=whole_list, help=f"Comma-separated, from: {', '.join((*OURS, *RIVALS))}."
+        ),
     ] = ",".join(_USUAL),
     folds: Annotated[int, typer.Option(min=2, help="Number of folds of the cross-validation.")] = 5,
     rows: Annotated[
@@ -65,6 +70,10 @@ def compare(
     for name in chosen:
         if name not in OURS and name not in RIVALS:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
+    if not chosen:
+        raise typer.BadParameter(f"names no model; there are {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
+    others: dict[str, Any] = {"--drop": names(drop), "--groups": [groups], "--target": [target]}
+    refuse_clashes(others | {"--categorical": names(categorical), "--keep": names(keep)}, list(others))
     X, y, _ = labelled(without(read_table(data), drop), target, None)
     members = groups_of(X, groups)
     X = X if groups is None else X.drop(columns=groups)
@@ -95,6 +104,8 @@ def _sample(X: Any, y: np.ndarray, members: Any, n: int | None, seed: int) -> tu
 
 def _refuse_rare(y: np.ndarray, folds: int, target: str) -> None:
     labels, counts = np.unique(y, return_counts=True)
+    if len(labels) < 2:
+        raise ValueError(f"Column {target!r} holds one class only, {labels.tolist()[0]!r}: add rows of another class.")
     if counts.min() < folds:
         rare = labels.tolist()[counts.argmin()]
         fewer = f"use --folds {counts.min()}, or " if counts.min() > 1 else ""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..design.formula import read, terms_of
 from ..splits import held_out
 from ..tables import TableClassifier, read_table, write_table
 from ..tables.classifier import encoder_for
@@ -25,17 +26,22 @@ from .asking import (
     Weight,
     ask_for_target,
     groups_of,
+    is_same,
     labelled,
     model_file,
     names,
+    refuse_clashes,
     table_file,
     tell_of_seen,
+    whole_list,
     without,
 )
 from .showing import print_json, print_preparation, say
 
 #: With fewer rows, leave-one-out estimates are too optimistic, since every row has also been used to tune the kernel.
 _FEW_ROWS = 500
+#: The share of rows that is held out by default.
+_SHARE = 0.25
 
 
 def fit(
@@ -48,7 +54,9 @@ def fit(
     groups: Annotated[
         str,
         typer.Option(
-            metavar="COLUMNS", help="For mixed models without a formula: the columns with the groups of each row."
+            metavar="COLUMNS",
+            callback=whole_list,
+            help="For mixed models without a formula: the columns with the groups of each row.",
         ),
     ] = "",
     out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.sm"),
@@ -56,7 +64,10 @@ def fit(
         Path | None,
         typer.Option(help="Hold out some rows and write them to this file, for evaluation.", show_default=False),
     ] = None,
-    share: Annotated[float, typer.Option(min=0.01, max=0.99, help="Share of rows to hold out.")] = 0.25,
+    share: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=0.99, help=f"Share of rows to hold out, by default {_SHARE}.", show_default=False),
+    ] = None,
     split_by: Annotated[
         str | None,
         typer.Option(
@@ -91,13 +102,21 @@ def fit(
     Text, categories, dates and missing values are encoded; the encoding is shown, and saved with the model.
     """
     model_file(out, inputs=[data, checkpoint])
+    if checkpoint is not None and is_same(checkpoint, data):
+        raise typer.BadParameter(f"{checkpoint} is the table: write to another file.", param_hint="--checkpoint")
     if hold_out is not None:
-        table_file(hold_out, inputs=[data, out])
-    elif split_by is not None:
-        raise typer.BadParameter("requires --hold-out.", param_hint="--split-by")
+        table_file(hold_out, inputs=[data, out, checkpoint], option="--hold-out")
+    for option, value in (("--split-by", split_by), ("--share", share)):
+        if hold_out is None and value is not None:
+            raise typer.BadParameter("requires --hold-out.", param_hint=option)
     wishes = {"loss": loss, "n_inducing": n_inducing, "class_weight": class_weight, "max_time": max_time}
     wishes |= {"checkpoint": checkpoint, "n_jobs": n_jobs, "device": device}
     target, classifier = _chosen(data, model, target, formula, groups, wishes, seed, not quiet and sys.stderr.isatty())
+    features: dict[str, Any] = {"--categorical": names(categorical), "--keep": names(keep)}
+    features |= {"--formula": _columns_in(formula)} if formula else {"--groups": names(groups)}
+    others: dict[str, Any] = {"--drop": names(drop), "--target": [target], "--weight": [weight]}
+    (features if model == "mixed" else others)["--split-by"] = [split_by]
+    refuse_clashes(others | features, list(others))
     frame = without(read_table(data), drop)
     rows, y, weights = labelled(frame, target, weight)
     members = groups_of(rows, split_by, "--split-by")
@@ -105,7 +124,7 @@ def fit(
         rows = rows.drop(columns=split_by)
     unseen: Any = None
     if hold_out is not None:
-        kept, held = _split(y, share, seed, members)
+        kept, held = _split(y, share or _SHARE, seed, members)
         unseen, aside = frame[frame[target].notna()].iloc[held], rows.iloc[held]
         rows, y = rows.iloc[kept].reset_index(drop=True), y[kept]
         weights = None if weights is None else weights[kept]
@@ -137,11 +156,15 @@ def _chosen(
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(MODELS)}.", param_hint="--model")
     given: dict[str, Any] = {}
     if word == "mixed":
-        left, _, right = (formula or "").rpartition("~")
-        target = left.strip() or target
-        given = {"formula": f"~ {right.strip()}"} if formula else {"groups": list(names(groups))}
-        if not formula and not groups:
-            raise typer.BadParameter("a mixed model needs --formula or --groups.", param_hint="--model")
+        if bool(formula) == bool(names(groups)):
+            raise typer.BadParameter("a mixed model needs --formula or --groups, not both.", param_hint="--model")
+        left = read(formula).response if formula else None
+        if None not in (left, target) and left != target:
+            raise typer.BadParameter(
+                f"the labels of --formula are in {left!r}, not in {target!r}.", param_hint="--target"
+            )
+        target = left or target
+        given = {"formula": f"~ {formula.rpartition('~')[2].strip()}"} if formula else {"groups": list(names(groups))}
     elif formula or groups:
         hint = "--formula" if formula else "--groups"
         raise typer.BadParameter(
@@ -161,12 +184,22 @@ def _chosen(
     return target, classifier
 
 
+def _columns_in(formula: str) -> set[str]:
+    """The columns on the right of a formula."""
+    parsed = read(formula)
+    varying = [term for random in parsed.random for term in terms_of(random.varying)]
+    names = {name for term in [*parsed.fixed, *varying] for name in getattr(term, "var_names", ())}
+    return names.union(parsed.splines, *(random.grouping for random in parsed.random))
+
+
 def _split(y: Any, share: float, seed: int, members: Any) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the rows to fit and of the rows to hold out, the latter a proportion ``share``."""
     try:
         return held_out(y, share, seed, members)
     except ValueError as error:
-        raise ValueError(f"Rows cannot be held out such that all classes are on both sides: {error}") from error
+        raise ValueError(
+            f"A share of {share:g} (--share) cannot be held out such that all classes are on both sides: {error}"
+        ) from error
 
 
 def _tell(table: Any, n_rows: int, seconds: float, out: Path, hold_out: Path | None, as_json: bool) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from ..tables import write_table
-from .asking import As_json, Data, ModelFile, column, columns_of, model_and_rows, names, table_file
+from .asking import As_json, Data, ModelFile, column, columns_of, model_and_rows, names, table_file, whole_list
 from .showing import print_json, say
 
 
@@ -18,7 +18,9 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions; by default, CSV is printed.", show_default=False)
     ] = None,
-    keep: Annotated[str, typer.Option(metavar="COLUMNS", help="Comma-separated columns to copy to the output.")] = "",
+    keep: Annotated[
+        str, typer.Option(metavar="COLUMNS", callback=whole_list, help="Comma-separated columns to copy to the output.")
+    ] = "",
     latent: Annotated[
         bool, typer.Option("--latent", help="Add the mean and standard deviation of the latent function.")
     ] = False,
@@ -33,21 +35,23 @@ def predict(
     fitted, frame = model_and_rows(model, data)
     kept = {name: column(frame, name, "--keep").to_numpy() for name in names(keep)}
     found = _predictions(fitted, columns_of(fitted, frame), kept, latent)
-    if as_json:
-        print_json(found.to_dict("records"))
-    elif out is None:
-        sys.stdout.write(found.to_csv(index=False))
-    else:
+    if out is not None:
         write_table(found, out)
-        say(f"{len(found):,} predictions: {out}")
+        if as_json:
+            print_json({"out": str(out), "rows": len(found)})
+        else:
+            say(f"{len(found):,} predictions: {out}")
+    elif as_json:
+        print_json(found.to_dict("records"))
+    else:
+        sys.stdout.write(found.to_csv(index=False))
 
 
 def _predictions(model: Any, rows: Any, kept: dict[str, Any], latent: bool) -> Any:
     import pandas as pd
 
     proba = model.predict_proba(rows)
-    columns = dict(kept)
-    columns["predicted"] = model.classes_[proba.argmax(axis=1)]
+    columns = {"predicted": model.classes_[proba.argmax(axis=1)]}
     columns |= {f"probability of {label}": proba[:, k] for k, label in enumerate(model.classes_)}
     if latent:
         mean, variance = model.latent_mean_and_variance(rows)
@@ -56,4 +60,9 @@ def _predictions(model: Any, rows: Any, kept: dict[str, Any], latent: bool) -> A
             of = f" of {label}" if many else ""
             columns[f"latent mean{of}"] = mean[:, k] if many else mean
             columns[f"latent sd{of}"] = np.sqrt(variance[:, k] if many else variance)
-    return pd.DataFrame(columns)
+    twice = [name for name in kept if name in columns]
+    if twice:
+        raise ValueError(
+            f"The predictions have a column {twice[0]!r} of their own: rename the one of the table (--keep)."
+        )
+    return pd.DataFrame(kept | columns)

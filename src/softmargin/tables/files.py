@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..chunks.files import KINDS, suffix_of
-from ..chunks.texts import GAPS, LOOK, encoding_of, text_form
+from ..chunks.texts import GAPS, LOOK, encoding_of, refuse_twice, text_form
 from ..extras import needed
 from ..parameters import meant
 from .lazily import pandas
@@ -18,6 +20,11 @@ __all__ = ["SUFFIXES", "read_table", "write_table"]
 
 SUFFIXES = tuple(KINDS)
 _PACKED = (".gz", ".bz2", ".xz", ".zip")
+#: What to do about errors of pandas that contain these words.
+_HINTS = {
+    "Expected": "every row needs one entry for each column name",
+    "inside string": "a quotation mark is never closed",
+}
 
 
 def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
@@ -34,6 +41,7 @@ def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
 
     Notes
     -----
+    Column names must differ, and no row of a text file may have more entries than there are names.
     Texts must be in UTF-8, or in UTF-16 with a byte order mark.  Missing values are empty entries, ``NA``, ``N/A``,
     ``NaN``, ``nan``, ``null``, ``NULL`` and ``?``, and nothing else: ``None`` is a level.  Spaces around entries are
     removed.  With semicolons as separators, 1,5 is a number.
@@ -56,14 +64,16 @@ def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"There is no file {str(path)!r}; {meant(path.name, _tables_beside(path))}")
+        raise FileNotFoundError(f"There is no file {str(path)!r}; {meant(path.name, _tables_in(path.parent))}")
+    if path.is_dir() and KINDS.get(suffix_of(path)) != "parquet":
+        raise ValueError(f"{str(path)!r} is a folder: name a table in it; {meant('', _tables_in(path))}")
     suffix = _suffix(path)
-    if KINDS[suffix] == "csv":
-        frame = _read_text(path, suffix, texts_of(like))
-    elif KINDS[suffix] == "parquet":
-        frame = needed("pyarrow.parquet", "parquet", "A table in Parquet").read_table(path).to_pandas()
-    else:
-        frame = _read_arrow(path)
+    with _naming(path):
+        if KINDS[suffix] == "csv":
+            frame = _read_text(path, suffix, texts_of(like))
+        else:
+            frame = (_read_parquet if KINDS[suffix] == "parquet" else _read_arrow)(path)
+    refuse_twice(map(str, frame.columns), repr(str(path)))
     if not len(frame.columns) or not len(frame):
         raise ValueError(f"{str(path)!r} holds no rows.")
     frame.columns = [str(name).strip() for name in frame.columns]
@@ -90,16 +100,30 @@ def write_table(frame: Any, path: str | PathLike[str]) -> None:
     (frame.to_parquet if KINDS[suffix] == "parquet" else frame.reset_index(drop=True).to_feather)(path)
 
 
-def _tables_beside(path: Path) -> list[str]:
-    """The names of other tables in the same folder."""
-    others = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-    return [other.name for other in others if set(other.suffixes) & set(SUFFIXES)]
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Adds the name of the file to errors in its content."""
+    try:
+        yield
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # compressions and Arrow have errors of their own, without a common class
+        comes_from_system = getattr(error, "errno", None) is not None  # and has the name already
+        if comes_from_system or repr(str(path)) in str(error):
+            raise
+        raise ValueError(f"{str(path)!r} cannot be read: {str(error).strip()}") from error
+
+
+def _tables_in(folder: Path) -> list[str]:
+    """The names of the tables in a folder; none if there is no such folder."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [file.name for file in files if set(file.suffixes) & set(SUFFIXES)]
 
 
 def _suffix(path: Path) -> str:
     suffix = suffix_of(path, _PACKED)
     if suffix not in SUFFIXES:
-        raise ValueError(f"{str(path)!r} must end in one of {', '.join(SUFFIXES)} , so that its format is known.")
+        raise ValueError(f"{str(path)!r} must end in one of {', '.join(SUFFIXES)}, so that its format is known.")
     return suffix
 
 
@@ -119,12 +143,18 @@ def _read_text(path: Path, suffix: str, texts: tuple[str, ...]) -> Any:
     options = {"sep": form.separator, "decimal": form.decimal, "encoding": encoding, "skipinitialspace": True}
     options |= {"keep_default_na": False, "na_values": list(GAPS), "low_memory": False}
     try:
+        # In silence, pandas would rename columns of equal names; and if the first row had more entries than there are
+        # names, it would take its first entries for the name of the row, and move all others to the wrong columns.
+        above = pd.read_csv(path, header=None, nrows=2, dtype=str, na_filter=False, **options)
+        refuse_twice(filter(str.strip, above.iloc[0]), repr(str(path)))  # several may be without a name
         written = pd.read_csv(path, nrows=0, **options).columns if texts else ()
         frame = pd.read_csv(path, dtype={name: str for name in written if name.strip() in texts}, **options)
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{str(path)!r} is empty.") from error
     except pd.errors.ParserError as error:
-        raise ValueError(f"{str(path)!r} cannot be read as a CSV table: {error}.") from error
+        reason = str(error).rpartition("C error: ")[2].strip()
+        hint = next((f"; {hint}" for sign, hint in _HINTS.items() if sign in reason), "")
+        raise ValueError(f"{str(path)!r} cannot be read as a CSV table: {reason}{hint}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{str(path)!r} is not in UTF-8: save it as UTF-8 ({error}).") from error
     return frame.apply(_stripped)
@@ -151,6 +181,13 @@ def _beginning(path: Path, encoding: str) -> str:
 
     with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as handle:
         return handle.handle.read(LOOK)
+
+
+def _read_parquet(path: Path) -> Any:
+    parquet = needed("pyarrow.parquet", "parquet", "A table in Parquet")
+    if path.is_file():  # Arrow also refuses columns of equal names, but does not say which
+        refuse_twice(parquet.read_schema(path).names, repr(str(path)))
+    return parquet.read_table(path).to_pandas()
 
 
 def _read_arrow(path: Path) -> Any:
