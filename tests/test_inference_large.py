@@ -8,7 +8,7 @@ from sklearn.datasets import make_moons
 from softmargin import BayesianGPC, BayesianSVC, inference
 from softmargin.engine import Problem
 from softmargin.kernels import RBF, Constant
-from softmargin.monitor import InterruptedFitWarning
+from softmargin.monitor import InterruptedFitWarning, Monitor
 from softmargin.stochastic import _Wanderer
 from softmargin.tune.evidence import Evidence
 
@@ -52,6 +52,36 @@ def test_without_time_some_rows_stand_for_all(classifier, moons):
     # The first step of an eighth of the rows, and their bound scaled up.
     assert 1.5 * whole.bound_ < hurried.bound_ < whole.bound_
     assert hurried.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_more_time_never_ends_lower(loss, classes, moons, monkeypatch):
+    """A step too long: under a wide prior, one full step from where time ends can lose all that was gained."""
+    (X, y), bounds = moons, []
+    for n_looks in range(0, 6, 2):
+        looks = iter(range(1000))
+        monkeypatch.setattr(Monitor, "out_of_time", property(lambda self, n=n_looks, looks=looks: next(looks) >= n))
+        model = BayesianSVC(**SETTINGS | {"kernel": 100.0 * RBF(0.8)}, loss=loss).fit(
+            X, y + (X[:, 0] > 1) * (classes - 2)
+        )
+        assert model.stop_reason_ == "time"
+        bounds.append(model.bound_)
+    assert bounds == sorted(bounds)
+
+
+def test_without_time_the_link_is_that_of_some_rows(moons, monkeypatch):
+    n_rows = []
+
+    class Counted(BayesianSVC):
+        def _fit_link(self, record, *arguments, **options):
+            n_rows.append(len(record.y))
+            return super()._fit_link(record, *arguments, **options)
+
+    monkeypatch.setattr(inference, "ROWS_IN_HASTE", 1500)
+    for most in (None, 1e-9):
+        Counted(**SETTINGS, max_time=most).fit(*moons)
+    assert n_rows == [10_000, 1500]
 
 
 @pytest.mark.parametrize("large", [5000, 50_000])

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit
 from sklearn.datasets import load_iris, make_moons
 
-from softmargin import BayesianKernelMachine
+from softmargin import BayesianKernelMachine, inference
 from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.estimators import particle_stream
@@ -139,3 +139,15 @@ def test_a_fit_that_is_out_of_time_has_its_link_from_some_rows(monkeypatch):
     assert [len(without_each(model.start, model.settled, 1.0).y) for model in (in_time, late)] == [90, 30]
     assert (in_time.stop_reason_, late.stop_reason_) == ("steps", "time")
     assert np.isfinite(late.loo_log_loss_)
+
+
+def test_the_belief_that_particles_start_from_needs_no_rows_left_out(monkeypatch):
+    def refused(*arguments):
+        raise AssertionError("left out for the belief, and again for the particles")
+
+    X, y = make_moons(90, noise=0.3, random_state=0)
+    monkeypatch.setattr(inference, "left_out", refused)
+    model = BayesianKernelMachine(**SETTINGS, n_particles=4, n_steps=5, random_state=0).fit(X, y)
+    assert np.isfinite(model.loo_log_loss_)
+    with pytest.raises(AssertionError, match="left out"):
+        BayesianKernelMachine(**SETTINGS | {"inference": "cavi"}).fit(X, y)
