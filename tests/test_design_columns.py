@@ -67,7 +67,7 @@ def test_arrays_have_positions_for_names():
     assert (named.fixed_names, named.factors[0].name) == (("a", "c"), "b")
     with pytest.raises(ValueError, match="array of 3 columns"):
         design.matrix(X[:, :2])
-    with pytest.raises(ValueError, match=r"no column 5 among 0, 1, 2\."):
+    with pytest.raises(ValueError, match=r"no column 5; there are 0, 1, 2\."):
         Design.from_columns(X, 5)
     with pytest.raises(ValueError, match="feature_names has 2 names for 3 columns"):
         Design.from_columns(X, 1, feature_names=["a", "b"])
@@ -176,7 +176,7 @@ def test_absent_columns_are_named_with_near_ones(frame):
     design = Design.from_columns(frame, "clinic")
     with pytest.raises(ValueError, match=r"no column 'patient'; did you mean 'patients'\?"):
         design.matrix(frame.rename(columns={"patient": "patients"}))
-    with pytest.raises(ValueError, match="no column 'q' among 'age', 'dose', 'drug', 'clinic', 'patient'"):
+    with pytest.raises(ValueError, match="no column 'q'; there are 'age', 'dose', 'drug', 'clinic', 'patient'"):
         Design.from_columns(frame, "q")
     with pytest.raises(ValueError, match="2 columns named 'age'"):
         design.matrix(pd.concat([frame, frame[["age"]]], axis=1))

@@ -52,7 +52,18 @@ def test_progress_line_shows_passes_and_bound_and_ends(clock):
     last = stream.getvalue().split("\r")[-1]
     assert last.startswith("fit [============            ] pass 2/4")
     assert "bound -11 " in last
-    assert last.endswith("1.0 s \n")
+    assert last.rstrip(" \n").endswith("1.0 s")
+    assert last.endswith("\n")
+
+
+def test_a_shorter_line_covers_a_longer_one(clock):
+    stream = io.StringIO()
+    watch = Monitor("fit", verbose=True, max_passes=4, stream=stream)
+    for objective in (-1234.57, -1.0):
+        watch.record(objective, True)
+        clock.seconds += 1
+    longer, shorter = stream.getvalue().split("\r")[1:]
+    assert len(shorter.rstrip()) < len(longer.rstrip()) <= len(shorter)
 
 
 def test_progress_line_is_not_redrawn_faster_than_eyes_can_see(clock):

@@ -127,6 +127,12 @@ def test_batches_come_one_by_one():
         model.partial_fit(X[:2], [17, 1])
 
 
+def test_a_batch_ends_its_progress_line(capsys):
+    X, y, *_ = digits(300)
+    HybridClassifier(n_inducing=20, device="cpu", verbose=True, random_state=0).partial_fit(X, y, classes=range(10))
+    assert capsys.readouterr().err.endswith("\n")
+
+
 def test_an_interrupt_keeps_the_best_model(monkeypatch):
     X, y, *_ = digits(300)
     learn, count = Trainer.learn, []

@@ -231,6 +231,18 @@ def test_many_rows_decide_by_some_of_them(visits, parts):
     pd.testing.assert_frame_equal(representative(other, 50)[0], some)
 
 
+def test_batches_of_polars_frames_are_as_good_as_those_of_pandas(visits):
+    polars = pytest.importorskip("polars")
+    labels, table = visits["ill"].to_numpy(), visits.drop(columns="ill")
+    halves = slice(0, 60), slice(60, None)
+    models = [
+        TableClassifier().fit(softmargin.chunks.Batches([(kind(table.iloc[half]), labels[half]) for half in halves]))
+        for kind in (lambda part: part, polars.from_pandas)
+    ]
+    ours, theirs = (model.predict_proba(table) for model in models)
+    assert_allclose(ours, theirs, atol=1e-12)
+
+
 def test_arrays_are_no_tables():
     with pytest.raises(ValueError, match="needs named columns"):
         TableClassifier().fit(softmargin.chunks.Batches([(np.zeros((3, 2)), [0, 1, 1])]))

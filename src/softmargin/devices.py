@@ -113,11 +113,8 @@ class Place(NamedTuple):
             torch.set_float32_matmul_precision(before)
 
 
-def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None) -> tuple[Problem, np.ndarray]:
-    """The same problem on a device, and the weight of one copy of each row of its table.
-
-    ``tensor`` holds the rows of the table if they are on a device already.
-    """
+def placed(problem: Problem, unit: np.ndarray, place: Place) -> tuple[Problem, np.ndarray]:
+    """The same problem on a device, and the weight of one copy of each row of its table."""
     rows, width = _placed_rows(problem.rows, place), problem.rows.width
     room, n_rows = place.room, problem.table.n_rows
     bytes_of_rows = n_rows * (problem.table.X.shape[1] * place.dtype.itemsize + 16)
@@ -128,10 +125,7 @@ def placed(problem: Problem, unit: np.ndarray, place: Place, tensor: Any = None)
         whole = Sent(problem.whole, place, place.block_rows(width))
     elif bytes_of_rows > _ROWS_SHARE * room:
         whole = Pinned.of(problem.table, place, place.block_rows(width))
-        sample, unit = thinned(problem, unit, MOST_ROWS)
-        problem = sample
-    elif tensor is not None:
-        problem = replace(problem, table=problem.table._replace(X=tensor))
+        problem, unit = thinned(problem, unit, MOST_ROWS)
     table = place.table(problem.table, width)
     cache = int(_FEATURES_SHARE * room) if place.is_cuda else None
     there = replace(problem, table=table, rows=rows, whole=whole, cache_bytes=cache, n_jobs=1, _kept={}, _some=None)

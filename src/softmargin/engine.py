@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 from .arrays import Array, combined, namespace
-from .chunks import Table, dense, gather_rows, sweep
+from .chunks import Table, dense, gather_rows, summed, sweep
 from .gaussian import Belief
 from .likelihoods import Likelihood, Sites
 from .priors import Prior
@@ -120,7 +119,7 @@ class Problem:
             _, y, weight = self.table.block(index)
             return block_stats(self.features(index), self.likelihood, seen, y, weight)
 
-        return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs))
+        return summed(sweep(one_block, self.table.n_blocks, self.n_jobs))
 
     def _as_before(self, stats: Stats | None) -> Stats:
         """Returns the sums over all rows of a source, after checking that their total weight has not changed."""
@@ -192,7 +191,7 @@ class Problem:
         def answer(x: Array) -> Array:
             return sum(sweep(lambda index: answer_of(index, x), self.table.n_blocks, self.n_jobs))
 
-        return reduce(add, sweep(one_block, self.table.n_blocks, self.n_jobs)), answer
+        return summed(sweep(one_block, self.table.n_blocks, self.n_jobs)), answer
 
     @property
     def longest_step(self) -> float:

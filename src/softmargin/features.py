@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .chunks import dense, rows_in_block
 from .columns import describe
-from .estimators.kernel import KERNELS
+from .estimators.kernel import KERNELS, usual_length_scales
 from .frequencies import HOWS
 from .kernels import Kernel, as_kernel
 from .parameters import one_of, positive_integer
@@ -87,8 +87,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if not weight.any():
             raise ValueError("All weights are zero: at least one row needs a positive weight.")
         columns, rng = describe(X, weight).rounded(), check_random_state(self.random_state)
-        # In d columns, rows are about sqrt(2 d) spreads apart: this keeps kernel values away from both 0 and 1.
-        self.kernel_ = kernel.with_length_scale(tuple(np.sqrt(X.shape[1]) * columns.spread))
+        self.kernel_ = kernel.with_length_scale(usual_length_scales(columns))
         self.rows_ = FourierRows.of(
             self.kernel_, X.shape[1], self.n_frequencies, self.frequencies, rng, center=columns.center
         )

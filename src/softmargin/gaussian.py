@@ -23,7 +23,8 @@ from .arrays import (
 class Belief(NamedTuple):
     r"""A Gaussian :math:`q = N(m, S)` over weights, :math:`S = R^T R` with ``R`` lower triangular.
 
-    ``hyper`` holds whatever a prior infers besides the weights (such as variances); no other part reads it.
+    ``hyper`` holds whatever a prior infers besides the weights (such as variances). Inference only carries it along;
+    incomplete rows read from it how columns predict each other, and estimators what they report.
     """
 
     mean: Array

@@ -34,6 +34,12 @@ _TURNS = 3
 SCALE_BY_COLUMN = 0.3
 #: In tables of more columns, their covariance is learned only where it has to be.
 MOST_MODELLED = 500
+#: The error if rows to predict have missing entries, but nothing was learned to predict these from.
+NOT_LEARNED = (
+    f"X has missing values, but the relations between its columns were not learned: in fit, the covariance of the "
+    f"columns was singular up to rounding, X was sparse, or it had more than {MOST_MODELLED} columns. Impute the "
+    f"values first."
+)
 #: Alternations between missing entries and moments of columns, at most; and the change, in units of spread, to stop at.
 _MOST_TURNS, _AT_REST = 100, 1e-4
 #: Values are clipped to this many spreads from the centre when they predict others.

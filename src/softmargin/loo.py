@@ -16,13 +16,12 @@ single row determines it, as in a table that is separable but for that row, its 
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import Array, NotPositiveDefiniteError, combined, like, namespace, to_numpy
-from .chunks import gather_rows, sweep
+from .arrays import Array, NotPositiveDefiniteError, like, namespace, to_numpy
+from .chunks import gather_rows, summed, sweep
 from .engine import Problem
 from .gaussian import Belief
 from .likelihoods import Sites
@@ -177,5 +176,5 @@ def _responding(problem: Problem, belief: Belief, curvature: Array) -> Belief:
         k = weighted[index * size : (index + 1) * size]
         return problem.settled(index, seen).gather(k, namespace(k).zeros_like(k))
 
-    G, h = reduce(lambda a, b: combined(a, 1, b), sweep(one_block, problem.table.n_blocks, problem.n_jobs))
+    G, h = summed(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
     return problem.prior.given(G, h, belief.hyper)

@@ -40,7 +40,7 @@ class Monitor:
         self._stream = stream if stream is not None else sys.stderr
         self._start = time.perf_counter()
         self._before, self._drawn = 0.0, -1.0
-        #: Whether the user interrupted the fit before the first pass.
+        #: Whether the user interrupted a stage of the fit; those that follow then take short cuts.
         self.interrupted = False
         #: The results of the fit so far, from which it can resume after a crash.
         self.journal = Journal() if journal is None else journal
@@ -51,15 +51,13 @@ class Monitor:
         facts = {"pass": number, "seconds": seconds, "objective": objective, "accepted": accepted, "phase": phase}
         self.history.append(facts)
         if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
-            self._draw(seconds)
+            self._show(self._progress(), seconds)
 
     def note(self, text: str) -> None:
         """Shows what is done before the first pass."""
         seconds = self.seconds
         if self._verbose and seconds - self._drawn >= _REFRESH_SECONDS:
-            self._stream.write(f"\r{self._label} {text}  {seconds:.1f} s ".ljust(_WIDTH))
-            self._stream.flush()
-            self._drawn = seconds
+            self._show(text, seconds)
 
     @property
     def seconds(self) -> float:
@@ -87,17 +85,21 @@ class Monitor:
     def close(self) -> None:
         """Shows the last state and ends the line."""
         if self._verbose and self.history:
-            self._draw(self.history[-1]["seconds"])
+            self._show(self._progress(), self.history[-1]["seconds"])
             self._stream.write("\n")
             self._stream.flush()
 
-    def _draw(self, seconds: float) -> None:
+    def _progress(self) -> str:
+        """How far the fit has got, in words."""
         last = self.history[-1]
-        done = min(1.0, last["pass"] / self._max_passes) if self._max_passes else 0.0
-        bar = ("=" * round(done * _BAR)).ljust(_BAR)
-        self._stream.write(
-            f"\r{self._label} [{bar}] pass {last['pass']}/{self._max_passes}  "
-            f"bound {last['objective']:.6g}  {seconds:.1f} s "
-        )
+        return f"{self._bar(last['pass'])} pass {last['pass']}/{self._max_passes}  bound {last['objective']:.6g}"
+
+    def _bar(self, n_done: int) -> str:
+        done = min(1.0, n_done / self._max_passes) if self._max_passes else 0.0
+        return f"[{'=' * round(done * _BAR):{_BAR}}]"
+
+    def _show(self, text: str, seconds: float) -> None:
+        """Overwrites the progress line; spaces cover what is left of a longer one."""
+        self._stream.write(f"\r{self._label} {text}  {seconds:.1f} s ".ljust(_WIDTH))
         self._stream.flush()
         self._drawn = seconds

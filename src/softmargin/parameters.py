@@ -20,8 +20,8 @@ def meant(name: Any, names: Iterable[Any]) -> str:
     >>> meant("colour", ["length", "width"])
     "there are 'length', 'width'."
     """
-    names = list(map(str, names))
-    folded = {other.casefold(): other for other in names}
+    names = list(names)
+    folded = {str(other).casefold(): other for other in names}
     near = [folded[other] for other in difflib.get_close_matches(str(name).casefold(), folded, n=3)]
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"

@@ -48,10 +48,19 @@ def _lexicographic(rows: np.ndarray) -> np.ndarray:
     return order
 
 
-def distinct_labelled(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct rows with their labels, and for each row the index of its own among them."""
+def merged_rows(
+    X: np.ndarray, y: np.ndarray, unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows with their labels, the largest ``unit`` of each, and the index of every row's own among them.
+
+    >>> merged_rows(np.array([[2.0], [1.0], [2.0]]), np.array([1.0, 1.0, 1.0]), np.array([0.5, 1.0, 1.0]))
+    (array([[1.],
+           [2.]]), array([1., 1.]), array([1., 1.]), array([1, 0, 1]))
+    """
     both, which = distinct(np.column_stack([X, y.astype(X.dtype, copy=False)]))
-    return both[:, :-1], both[:, -1].astype(np.float64), which
+    largest = np.zeros(len(both))
+    np.maximum.at(largest, which, unit)
+    return both[:, :-1], both[:, -1].astype(np.float64), largest, which
 
 
 def repeats_itself(rows: np.ndarray, at_most: float) -> bool:
@@ -68,7 +77,7 @@ def repeats_itself(rows: np.ndarray, at_most: float) -> bool:
     return pairs >= expected
 
 
-def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:
+def scattered(n: int, size: int) -> np.ndarray:
     """``size`` of ``n`` rows in order, always the same ones, but at random, so that no period of a table matters.
 
     >>> scattered(10, 3).shape, scattered(3, 10).tolist()
@@ -76,7 +85,7 @@ def scattered(n: int, size: int, seed: int = 0) -> np.ndarray:
     """
     if n <= size:
         return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, size, replace=False, shuffle=False))
+    return np.sort(np.random.default_rng(0).choice(n, size, replace=False, shuffle=False))
 
 
 def drawn_by_weight(weight: np.ndarray, size: int, rng: np.random.RandomState) -> np.ndarray:

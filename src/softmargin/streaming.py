@@ -32,13 +32,12 @@ afresh.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, combined, namespace, to_numpy
-from .chunks import sweep
+from .chunks import summed, sweep
 from .engine import Problem
 from .gaussian import Belief, ClassBelief
 from .links import Link, LogisticLink, SoftmaxLink, fit_logistic_link, fit_softmax_link, log_losses
@@ -250,7 +249,7 @@ def _remembered(problem: Problem, ascent: Ascent) -> Natural:
         each = weight if k.ndim == 1 else weight[:, None]
         return Natural(*features.gather(each * k, each * (sites.b + (k - sites.w) * mu)))
 
-    return reduce(lambda a, b: combined(a, 1, b), sweep(one_block, problem.table.n_blocks, problem.n_jobs))
+    return summed(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
 
 
 def _scored(problem: Problem, belief: Belief) -> Record:

@@ -151,7 +151,8 @@ class ActiveLearner(BaseEstimator):
             Seconds after which no new round begins.
         least_uncertainty : float, optional
             Stop when no row of the pool exceeds this value of the strategy's score (``"margin"`` counts as one minus
-            the difference of the two probabilities; ``"random"`` never stops this way).  By default, never.
+            the difference of the two probabilities; ``"random"`` never stops this way).  0, the default, stops when the
+            model is certain of every row; None never stops.
 
         Returns
         -------

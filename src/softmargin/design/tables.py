@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from ..parameters import meant
 from ..validation import refuse_unread
 
 _NUMERIC = "biuf"
-_NAMES_SHOWN = 8
 #: In an array, so that comparisons with it are elementwise.
 _NOTHING = np.array(None, dtype=object)
 
@@ -46,15 +45,7 @@ def check_names(X: Any, wanted: Iterable[Any]) -> None:
         if known.count(name) > 1:
             raise ValueError(f"There are {known.count(name)} columns named {name!r}: rename all but one.")
         if name not in known:
-            raise ValueError(f"There is no column {name!r}{_nearest(name, known)}")
-
-
-def _nearest(name: Any, known: list[Any]) -> str:
-    close = get_close_matches(str(name), [str(other) for other in known], n=3)
-    if close:
-        return f"; did you mean {' or '.join(map(repr, close))}?"
-    shown = ", ".join(map(repr, known[:_NAMES_SHOWN])) + ", ..." * (len(known) > _NAMES_SHOWN)
-    return f" among {shown}." if known else " in a table without columns."
+            raise ValueError(f"There is no column {name!r}; {meant(name, known)}")
 
 
 def column(X: Any, name: Any) -> np.ndarray:

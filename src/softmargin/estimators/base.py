@@ -75,12 +75,12 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
     _SPARSE: bool = True
     #: Whether rows may come from a source, and whether as frames.
     _SOURCES: bool = True
+    _FRAMES: bool = False
     #: The words that ``link=`` accepts.
     _LINKS: tuple[str, ...] = LINKS
     #: Where passes run, and in which precision; some classifiers make these parameters.
     device: Any = None
     precision: str = "auto"
-    _FRAMES: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the classifier.

@@ -14,7 +14,7 @@ from ..arrays import NotPositiveDefiniteError, cholesky, combined, to_numpy
 from ..chunks import dense
 from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
-from ..imputation import MOST_MODELLED, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
+from ..imputation import MOST_MODELLED, NOT_LEARNED, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
 from ..parameters import inclusion_share, one_of, positive_number
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
@@ -258,11 +258,7 @@ class FixedEffectsMixin:
         if not missing or isinstance(self.rows_, IncompleteRows):
             return self.rows_
         if not isinstance(self._seen_belief.hyper, Imputation):
-            raise ValueError(
-                f"X has missing values, but the relations between its columns were not learned: in fit, the covariance "
-                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_MODELLED} "
-                f"columns. Impute the values first."
-            )
+            raise ValueError(NOT_LEARNED)
         return IncompleteRows(self.rows_, len(self._columns.scale))
 
     def impute(self, X: Any) -> tuple[np.ndarray, np.ndarray]:

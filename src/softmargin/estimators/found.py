@@ -14,8 +14,9 @@ from ..inference import Inferred
 from ..likelihoods import Likelihood
 from ..links import Link
 from ..monitor import Monitor
-from ..sampling import distinct_labelled
+from ..sampling import merged_rows
 from ..streaming import Stream
+from ..tune import LabelledRows
 from ..validation import has_missing
 
 
@@ -62,6 +63,11 @@ class Data(NamedTuple):
         return self._replace(X=self.X.astype(precision, copy=False), whole=whole)
 
     @property
+    def labelled(self) -> LabelledRows:
+        """The rows as kernels and particles see them: no classes, and no copies."""
+        return LabelledRows(self.X, self.y, self.weight, self.unit)
+
+    @property
     def n_classes(self) -> int:
         return len(self.classes)
 
@@ -73,9 +79,8 @@ class Data(NamedTuple):
 
     def merged(self) -> Data:
         """Repeated rows with the same label merged into one, in an order that does not depend on the given one."""
-        X, y, which = distinct_labelled(dense(self.X), self.y)
-        unit, order = np.zeros(len(y)), np.random.RandomState(0).permutation(len(y))
-        np.maximum.at(unit, which, self.unit)
+        X, y, unit, which = merged_rows(dense(self.X), self.y, self.unit)
+        order = np.random.RandomState(0).permutation(len(y))
         weight, copies = (np.bincount(which, weights=part) for part in (self.weight, self.copies))
         return Data(X[order], y[order], weight[order], unit[order], self.classes, copies[order], self.more)
 

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from ..arrays import NotPositiveDefiniteError
 from ..columns import Columns
-from ..imputation import MOST_MODELLED, GapModel
+from ..imputation import MOST_MODELLED, NOT_LEARNED, GapModel
 from ..inducing import MERGED_NUMBERS, choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
@@ -20,7 +20,7 @@ from ..parameters import one_of, positive_integer
 from ..priors import Ridge
 from ..rows import InducingRows, beneath
 from ..sampling import repeats_itself, scattered
-from ..tune import TUNINGS, Judges, LabelledRows, Rounds, choose_kernel, moved_points
+from ..tune import TUNINGS, Judges, Rounds, choose_kernel, moved_points
 from ..validation import check_rows, refuse_empty_columns
 from .base import Data, Found, Parts
 from .partial import StreamingClassifier
@@ -86,7 +86,7 @@ class TunedClassifier(StreamingClassifier):
         kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
-        rows = LabelledRows(*data[:4])
+        rows = data.labelled
         if gap_model is not None:
             kernel, rows = blurred(kernel), rows._replace(X=gap_model.blurred(rows.X))
             assert kernel is not None
@@ -184,11 +184,7 @@ class KernelClassifier(TunedClassifier):
 
     def _rows_for(self, missing: bool) -> Any:
         if missing and beneath(self.rows_).gap_model is None:
-            raise ValueError(
-                f"X has missing values, but the relations between its columns were not learned: in fit, the covariance "
-                f"of the columns was singular up to rounding, X was sparse, or it had more than {MOST_MODELLED} "
-                f"columns. Impute the values first."
-            )
+            raise ValueError(NOT_LEARNED)
         return self.rows_
 
     def _refuse_stream(self, prior: Any, missing: bool = False) -> None:

@@ -255,7 +255,7 @@ class BayesianKernelMachine(TunedClassifier):
 
     def _with_particles(self, found: Found, first: bool = True) -> Found:
         """Moves particles from the belief of a fit, over the same rows, which need not be the first of a stream."""
-        rows, reason = LabelledRows(*found.data[:4]), found.reason
+        rows, reason = found.data.labelled, found.reason
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31))
         n_particles, journey = self._planned(len(rows.y))
         machine = self._machine(found)
@@ -369,7 +369,7 @@ class BayesianKernelMachine(TunedClassifier):
         rate = self.step_size * math.sqrt(min(1.0, stream.first_rows / total))
         journey = Journey(-(-_STREAM_VISITS * len(data.y) // batch_rows), batch_rows, rate, endless=True)
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31) ^ stream.state.count)
-        rows = LabelledRows(*data[:4])
+        rows = data.labelled
         state, reason = self._travelled(stream.machine, rows, stream.state, journey, rng, monitor)
         link, log_loss = self._fit_link(stream.record, data.n_classes, near=self.link_)
         table = Table.of(data.X, data.y, data.weight, self.rows_.width)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..arrays import Array, as_float64, cholesky, combined, namespace
 from ..arrow import ArrowBelief
 from ..gaussian import Belief
@@ -53,8 +51,7 @@ def _products(x: Array, belief: Any) -> Any:
     levels, core = layout.split(x)
     blocks = []
     for level, own in enumerate(levels):
-        above = [levels[k][ancestor] for k, _, ancestor in layout.path(level)]
-        path = np.concatenate([*above, np.broadcast_to(core, (len(own), len(core)))], axis=1)
+        path = layout.on_path(level, levels, core)
         blocks.append((own[:, :, None] * own[:, None, :], own[:, :, None] * path[:, None, :]))
     return tuple(blocks), core[:, None] * core[None, :]
 

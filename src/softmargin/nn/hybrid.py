@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -181,11 +182,12 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             codes_of(y, self.classes_)  # refuses other labels
             rows = Labelled(torch.as_tensor(X), torch.as_tensor(np.searchsorted(self.classes_, y)))
             trainer = self._trainer(rows, None, check_random_state(self.random_state).randint(2**31 - 1), first)
-            if first:
-                trainer.place_head()
-            else:
-                trainer.head.calibrate(trainer.features(rows.X), rows.y)
-            trainer.one_epoch(refresh=False)
+            with closing(trainer.monitor):
+                if first:
+                    trainer.place_head()
+                else:
+                    trainer.head.calibrate(trainer.features(rows.X), rows.y)
+                trainer.one_epoch(refresh=False)
         self._keep(trainer, "epochs")
         return self
 

@@ -32,9 +32,6 @@ class Held(NamedTuple):
     def is_gaussian(self) -> bool:
         return self.prior.is_gaussian
 
-    def start(self, reference: Array) -> tuple[Any, Any]:
-        return self.prior.start(reference)
-
     def update(self, G: Any, h: Any, belief: Any = None) -> Any:
         return self.belief
 
@@ -50,24 +47,9 @@ class Held(NamedTuple):
     def kl(self, belief: Any) -> Array:
         return self.divergence
 
-    def rough(self) -> None:
-        """None: nothing is inferred."""
-
     def promised(self, G: Any, dG: Any, dh: Any, belief: Any) -> float:
         return 0.0
-
-    def alternatives(self, G: Any, h: Any, belief: Any) -> list[Any]:
-        return []
-
-    def about(self, belief: Any, other: Any) -> Held:
-        return self
 
     def felt(self, belief: Any, dG: Any, dh: Any) -> np.ndarray:
         """An empty vector: the sums have no effect."""
         return np.zeros(0)
-
-    def drawn(self, G: Any, h: Any, belief: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-        return self.prior.drawn(G, h, belief, rng)
-
-    def seen_weights(self, weights: Any, hyper: Any) -> Any:
-        return self.prior.seen_weights(weights, hyper)

@@ -171,14 +171,8 @@ class VarianceComponents(NamedTuple):
         return weights
 
     def redrawn(self, weights: np.ndarray, before: InverseGamma, rng: np.random.Generator) -> InverseGamma:
-        r""":math:`\sigma_g^2 \mid u \sim IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} u_j^2)`.
-
-        The draw is represented by an inverse gamma whose mean precision, all that `given` uses, is that of the draw.
-        Their average over draws represents the mean of :math:`\sigma^2` in the same way.
-        """
-        shape = self.shape + self._sizes / 2
-        precision = rng.gamma(shape) / (self.rate + self._sums(weights**2) / 2)
-        return InverseGamma(shape, shape / precision)
+        r"""A draw of :math:`\sigma_g^2 \mid u \sim IG(A + n_g/2,\; B + \tfrac12 \sum_{j \in g} u_j^2)`."""
+        return InverseGamma(self.shape + self._sizes / 2, self.rate + self._sums(weights**2) / 2).drawn(rng)
 
     @property
     def _sizes(self) -> np.ndarray:

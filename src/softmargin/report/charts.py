@@ -98,20 +98,15 @@ class Chart:
         """A line through points."""
         self._marks.append(element("path", d=self._path(x, y), class_=f"line {class_}"))
 
-    def band(self, x: Any, low: Any, high: Any, class_: str = "c0") -> None:
-        """The area between two lines."""
-        there, back = self._path(x, low), self._path(np.asarray(x)[::-1], np.asarray(high)[::-1])
-        self._marks.append(element("path", d=f"{there}L{back[1:]}Z", class_=f"band {class_}"))
-
     def boxes(self, left: Any, right: Any, low: Any, high: Any, class_: str = "c0") -> None:
         """Shaded boxes, each over a part of the axis."""
         for x0, x1, bottom, top in zip(*map(self.at_x, (left, right)), *map(self.at_y, (low, high)), strict=True):
             box = {"x": float(x0), "y": float(top), "width": float(x1 - x0), "height": float(bottom - top)}
             self._marks.append(element("rect", **box, class_=f"band {class_}"))
 
-    def bars(self, left: Any, right: Any, top: Any, class_: str = "c0", base: float = 0.0, tips: Any = None) -> None:
-        """Vertical bars from a base."""
-        x0, x1, y0, y1 = self.at_x(left), self.at_x(right), float(self.at_y(base)), self.at_y(top)
+    def bars(self, left: Any, right: Any, top: Any, class_: str = "c0", tips: Any = None) -> None:
+        """Vertical bars from zero."""
+        x0, x1, y0, y1 = self.at_x(left), self.at_x(right), float(self.at_y(0.0)), self.at_y(top)
         for k in np.flatnonzero(np.abs(np.asarray(y1) - y0) > 0.05):
             low, high = min(y0, float(y1[k])), max(y0, float(y1[k]))
             box = {"x": float(x0[k]), "y": low, "width": float(x1[k] - x0[k]), "height": high - low}

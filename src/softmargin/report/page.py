@@ -110,13 +110,7 @@ class Cell(NamedTuple):
     class_: str | None = None
 
 
-def table(
-    caption: str,
-    columns: Sequence[Column],
-    rows: Iterable[Sequence[Any]],
-    sortable: bool = False,
-    id_: str | None = None,
-) -> Markup:
+def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]], sortable: bool = False) -> Markup:
     """A table in its own box, which scrolls on narrow pages; the first cell of each row is its header."""
     head = element("tr", [element("th", c.name, scope="col", class_="number" if c.numeric else None) for c in columns])
     body = [
@@ -129,7 +123,6 @@ def table(
         element("thead", head),
         element("tbody", body),
         class_="sortable" if sortable else None,
-        id=id_,
     )
     return scrolling(made, caption)
 

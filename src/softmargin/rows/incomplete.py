@@ -36,7 +36,7 @@ from ..gaussian import class_parts
 from ..imputation import Batch, Imputation
 from ..likelihoods import Likelihood
 from .classwise import ClasswiseFeatures, ClasswiseRows
-from .features import Latent, View
+from .features import Latent, LiftedView, View
 
 #: Blocks are sized for rows in which one in this many pairs of columns is missing.
 _PAIRS_MISSING = 8
@@ -74,8 +74,7 @@ class IncompleteRows(NamedTuple):
         return self.rows.leftover_root(X)
 
     def view(self, belief: Any, reference: np.ndarray) -> View:
-        inner = self.rows.view(belief, reference)
-        return IncompleteView(self, inner.belief)
+        return LiftedView(self, belief.seen_by(reference))
 
 
 def beneath(rows: Any) -> Any:
@@ -88,17 +87,6 @@ def with_beneath(rows: Any, **fields: Any) -> Any:
     if isinstance(rows, (IncompleteRows, ClasswiseRows)):
         return rows._replace(rows=with_beneath(rows.rows, **fields))
     return rows._replace(**fields)
-
-
-class IncompleteView(NamedTuple):
-    """Latent moments for prediction, with missing entries predicted from the observed ones."""
-
-    rows: IncompleteRows
-    belief: Any
-
-    def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        latent = self.rows.lift(X).moments(self.belief)
-        return latent.mu, latent.v
 
 
 class _Weights(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from ..chunks import Batch, Parquet, Source
 from ..chunks.survey import MOST_ROWS, keys
 from ..validation import check_weights
+from .frames import frame_of
 from .lazily import pandas
 
 __all__ = ["Encoded", "representative"]
@@ -49,10 +50,10 @@ def representative(source: Source, n_rows: int = MOST_ROWS) -> tuple[Any, np.nda
     first, is_weighted = 0, False
     for item in source.items():
         batch = source.unpack(item, frames=True)
-        frame = batch.X
-        if not hasattr(frame, "columns"):
+        frame = frame_of(batch.X)
+        if frame is None:
             raise ValueError(
-                f"A table needs named columns, but this source has rows of type {type(frame).__name__}: pass "
+                f"A table needs named columns, but this source has rows of type {type(batch.X).__name__}: pass "
                 f"frames, or pass such arrays to the classifier itself."
             )
         key = keys(np.arange(first, first + len(frame)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..arrays import Array, combined
-from ..chunks import sweep
+from ..chunks import summed, sweep
 from ..engine import objective
 from ..gaussian import Belief
 from ..kernels import Kernel
@@ -131,7 +130,7 @@ class Evidence:
             phi, each = features[index].phi, _by_row(weight, w)
             return bound_slopes(rows, X, phi, belief, each * w, each * b, points)
 
-        return value, belief, _sum(self._each(one_block))
+        return value, belief, summed(self._each(one_block))
 
     def _settle(self, features: Sequence[Features]) -> _Settling:
         """Updates the belief until it converges, with shorter steps where a full one descends."""
@@ -167,7 +166,8 @@ class Evidence:
             each = _by_row(weight, w)
             return features[index].gather(each * w, each * b)
 
-        return self._prior.given(*_sum(self._each(one_block)), (None,) * self._n_classes)
+        G, h = summed(self._each(one_block))
+        return self._prior.given(G, h, (None,) * self._n_classes)
 
     def _next(self, features: Sequence[Any], at: _Settling) -> tuple[tuple[Sites, ...], Any]:
         """The sites of the next update, and the belief that they imply, if it is a by-product (None otherwise).
@@ -183,7 +183,7 @@ class Evidence:
 
         def answer(x: Array) -> Array:
             weights = [weight[:, None] for _, _, weight in self._blocks]
-            return _sum(self._each(lambda index: features[index].pulled(weights[index] * in_block(index, x))))
+            return summed(self._each(lambda index: features[index].pulled(weights[index] * in_block(index, x))))
 
         step = step_together(answer, alone, at.belief)
         sites = tuple(site._replace(b=site.b + in_block(index, step)) for index, site in enumerate(at.asked))
@@ -208,7 +208,3 @@ class Evidence:
 def _by_row(weight: np.ndarray, values: Array) -> np.ndarray:
     """Weights in a shape that multiplies values of rows, or of rows and classes."""
     return weight if values.ndim == 1 else weight[:, None]
-
-
-def _sum(parts: list[T]) -> T:
-    return reduce(lambda first, second: combined(first, 1, second), parts)

@@ -17,13 +17,11 @@ The other weights enter only through the moments of rows; the rest is as without
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import combined
-from ..chunks import Table, sweep
+from ..chunks import Table, summed, sweep
 from ..columns import Columns
 from ..engine import Problem
 from ..gaussian import class_parts
@@ -115,9 +113,7 @@ class GroupedEvidence:
             dk = -weight * _by_class(w).sum(axis=0) / 2
             return pullback(kernel, X[:, : self._judges.n_fixed], grouped.phi[:, where], dphi, dk)
 
-        return reduce(
-            lambda one, other: combined(one, 1, other), sweep(one_block, problem.table.n_blocks, self._n_jobs)
-        )
+        return summed(sweep(one_block, problem.table.n_blocks, self._n_jobs))
 
 
 def choose_kernel_within(

@@ -17,7 +17,7 @@ from ..links import fit_softmax_link, log_losses
 from ..monitor import Monitor
 from ..priors import Classwise, Ridge
 from ..rows import ClasswiseRows, InducingRows
-from ..sampling import allotted, by_class, distinct_labelled, drawn_by_weight
+from ..sampling import allotted, by_class, drawn_by_weight, merged_rows
 from ..steps import Ascent, ascend
 from .evidence import MOST_UPDATES, Evidence
 
@@ -47,9 +47,7 @@ class LabelledRows(NamedTuple):
 
     def merged(self) -> LabelledRows:
         """Merges rows that agree in values and label, and puts them in an order that does not depend on the table's."""
-        X, y, which = distinct_labelled(dense(self.X), self.y)
-        unit = np.zeros(len(y))
-        np.maximum.at(unit, which, self.unit)
+        X, y, unit, which = merged_rows(dense(self.X), self.y, self.unit)
         return LabelledRows(X, y, np.bincount(which, weights=self.weight), unit)
 
     def sample(self, size: int, rng: np.random.RandomState, growth: float = 1.0) -> LabelledRows:
