@@ -12,26 +12,35 @@ For the exact hinge and for quadrature :math:`k = w`, so the belief contains all
 and Jordan and of the augmented hinge have less curvature than their sites (:math:`k < w`), so
 their response takes one more pass. Whatever a prior infers besides the weights (variances) is held fixed. If a
 single row determines it, as in a table that is separable but for that row, its effect is not fully removed.
+
+With more than two classes, these formulas hold class by class only if the likelihood does not couple classes. If it
+does, the step of each class by itself goes too far, because the others would move the opposite way
+(`joint_share`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, NotPositiveDefiniteError, like, namespace, to_numpy
-from .chunks import gather_rows, summed, sweep
+from .chunks import dense, gather_rows, summed, sweep
 from .engine import Problem
 from .gaussian import Belief
 from .likelihoods import Sites
-from .rows import FilledFeatures, IncompleteFeatures, IncompleteRows, Latent
+from .rows import ClasswiseRows, FilledFeatures, IncompleteFeatures, IncompleteRows, Latent
 from .sampling import allotted, by_class, scattered
+from .together import step_together
 
 #: The largest usable share of a row in its own spread; beyond it the denominator ``1 - share`` is too small.
 _LARGEST_SHARE = 0.99
 #: Rows for fitting a link: enough for its few parameters; and if the fit ran out of time or was interrupted.
 MOST_ROWS, ROWS_IN_HASTE = 20_000, 2048
+#: Rows for which the steps of all classes are computed jointly.
+_JOINTLY = 24
 
 
 class Response(NamedTuple):
@@ -73,44 +82,126 @@ def left_out(problem: Problem, belief: Belief, unit: Array) -> LeftOut:
     y, unit = problem.table.y, like(unit, problem.table.weight)
     latent = problem.latent(belief)
     sites = problem.likelihood.sites(y, latent.mu, latent.v)
-    if problem.likelihood.site_is_curvature:
-        return divided_out(latent, sites, Response(latent.spread, sites.w), unit, _predicted(problem, belief))
-    curvature = problem.likelihood.curvature(y, latent.mu, latent.v)
-    try:
-        responding = _responding(problem, belief, curvature)
-        response = Response(problem.latent(responding, rows_at=belief).spread, curvature)
-    except NotPositiveDefiniteError:  # single precision and enormous weights: fall back on the sites
-        response = Response(latent.spread, sites.w)
-    return divided_out(latent, sites, response, unit, _predicted(problem, belief))
+    responding, response = belief, Response(latent.spread, sites.w)
+    if not problem.likelihood.site_is_curvature:
+        curvature = problem.likelihood.curvature(y, latent.mu, latent.v)
+        with suppress(NotPositiveDefiniteError):  # single precision and enormous weights: fall back on the sites
+            responding = _responding(problem, belief, curvature)
+            response = Response(problem.latent(responding, rows_at=belief).spread, curvature)
+    without = divided_out(latent, sites, response, unit, _predicted(problem, belief))
+    return _together(problem, responding, (latent.mu, latent.v), sites, unit, without)
 
 
-def left_out_of(moments: tuple[Array, Array], problem: Problem, belief: Belief, unit: Array) -> LeftOut:
+def left_out_of(
+    moments: tuple[Array, Array], problem: Problem, belief: Belief, unit: Array, own: Array | None = None
+) -> LeftOut:
     r"""The same for given latent ``moments`` of the rows, such as those of particles that have moved from the belief.
 
-    A row's slope ``g`` and curvature ``k`` are those at its moments. The response of its mean to a slope without the
-    row, with all of its weight ``W`` in the problem removed (which may represent other rows too), is computed from the
-    features of the problem under these curvatures,
+    A row's slope ``g`` and curvature ``k`` are those at its moments. In the problem it has the weight ``W``, of which
+    ``own`` is its own, and the rest represents other rows. From the features of the problem under these curvatures,
+    the response of its mean to a slope is :math:`a_0` without the row, :math:`a_{-i}` without the ``unit`` that is left
+    out, and :math:`a_{own}` with all of its copies,
 
-    .. math:: a_{-i} = \frac{a_k}{1 - W k a_k}, \quad \mu_{-i} = \mu - n\, a_{-i}\, g, \quad
-              v_{-i} = v + a_{-i} - \frac{a_{-i}}{1 + n k a_{-i}},
+    .. math:: a_0 = \frac{a_k}{1 - W k a_k}, \quad a_{-i} = \frac{a_0}{1 + (own - n) k a_0}, \quad
+              a_{own} = \frac{a_0}{1 + own\, k a_0}, \quad
+              \mu_{-i} = \mu - n\, a_{-i}\, g, \quad v_{-i} = v + a_{-i} - a_{own},
 
-    where ``n`` is the ``unit`` that is left out.
+    where ``n`` is the ``unit``, which ``own`` is by default.
     """
     (mu, v), xp = moments, namespace(moments[0])
-    y, weight, unit = problem.table.y, problem.table.weight, like(unit, problem.table.weight)
+    y, weight = problem.table.y, problem.table.weight
+    one = like(unit, weight)
+    others = xp.zeros_like(one) if own is None else like(own, weight) - one
+    n = one if mu.ndim == 1 else one[:, None]
     if mu.ndim == 2:
-        weight, unit = weight[:, None], unit[:, None]
+        weight, others = weight[:, None], others[:, None]
     sites, curvature = problem.likelihood.sites(y, mu, v), problem.likelihood.curvature(y, mu, v)
-    try:
-        a = problem.latent(_responding(problem, belief, curvature), rows_at=belief).spread
-    except NotPositiveDefiniteError:  # as above: fall back on the spread under the belief
-        a = problem.latent(belief).spread
+    responding = belief
+    with suppress(NotPositiveDefiniteError):  # as above: fall back on the spread under the belief
+        responding = _responding(problem, belief, curvature)
+    a = problem.latent(responding, rows_at=belief).spread
     share = weight * curvature * a
     usable = share <= _LARGEST_SHARE
-    without = a / xp.where(usable, 1 - share, xp.ones_like(share))
-    wider = v + without - without / (1 + unit * curvature * without)
-    mu = mu - unit * without * (sites.b - sites.w * mu)
-    return LeftOut(mu, wider, usable if mu.ndim == 1 else xp.all(usable, axis=1))
+    nothing = a / xp.where(usable, 1 - share, xp.ones_like(share))
+    without = nothing / (1 + others * curvature * nothing)
+    wider = v + without - nothing / (1 + (others + n) * curvature * nothing)
+    moved = LeftOut(
+        mu - n * without * (sites.b - sites.w * mu), wider, usable if mu.ndim == 1 else xp.all(usable, axis=1)
+    )
+    return _together(problem, responding, moments, sites, one, moved)
+
+
+def _together(
+    problem: Problem, responding: Any, moments: tuple[Array, Array], sites: Sites, unit: Array, apart: LeftOut
+) -> LeftOut:
+    """Leave-one-out moments by joint steps of all classes, from those of each class by itself."""
+    mu, _ = moments
+    if not (problem.likelihood.couples and problem.prior.is_gaussian and isinstance(problem.rows, ClasswiseRows)):
+        return apart
+    share = joint_share(problem, responding, moments, sites.b - sites.w * mu, unit, apart)
+    return apart._replace(mu=mu + share * (apart.mu - mu))
+
+
+def joint_share(
+    problem: Problem,
+    responding: Any,
+    moments: tuple[Array, Array],
+    slope: Array,
+    unit: Array,
+    apart: LeftOut,
+) -> float:
+    r"""How far rows that are left out move in a joint step of all classes, relative to a step of each class by itself.
+
+    With the negative Hessian :math:`H_j` of each row in the means of its classes, and its weight :math:`c_j`, the
+    Newton step of all weights (by classes) without row ``i`` solves
+
+    .. math:: P\, x + \sum_j c_j\, \phi_j (H_j \phi_j^T x)^T - n\, \phi_i (H_i \phi_i^T x)^T = n\, \phi_i g_i^T.
+
+    ``responding`` is the belief with the diagonals of :math:`H_j` alone. The system is solved by conjugate gradients
+    for a few rows. Since one number cannot say everything about a row, the others follow at the mean share: about two
+    thirds with three classes. The rows are drawn in proportion to the squares of their steps; steps are compared up
+    to a shift that all classes share, which no probability depends on.
+    """
+    (mu, v), (X, y, weight, size), xp = moments, problem.table, namespace(moments[0])
+    likelihood: Any = problem.likelihood
+    hessian, diagonal = likelihood.hessian(y, mu, v), likelihood.curvature(y, mu, v)
+
+    def tied(index: int, x: Array) -> Array:
+        rows, features = slice(index * size, (index + 1) * size), problem.features(index)
+        f = features.seen(x)
+        return features.pulled(weight[rows, None] * (diagonal[rows] * f - bent(rows, f)))
+
+    def bent(rows: slice, f: Array) -> Array:
+        return likelihood.hessian_times(y[rows], tuple(part[rows] for part in hessian), f)
+
+    def step_of(i: int) -> Array:
+        row = slice(i, i + 1)
+        features, one = problem.rows.lift(dense(X[row])), unit[row, None]
+
+        def answer(x: Array) -> Array:
+            own = one * bent(row, features.seen(x))
+            return summed(sweep(partial(tied, x=x), problem.table.n_blocks, problem.n_jobs)) + features.pulled(own)
+
+        towards = responding.shifted(features.pulled(one * slope[row]))
+        return features.seen(step_together(answer, towards, responding))[0, :]
+
+    steps = xp.where(apart.usable[:, None], mu - apart.mu, xp.zeros_like(mu))
+    steps = to_numpy(steps - xp.mean(steps, axis=1, keepdims=True))
+    shares = []
+    for i in _by_squares(steps, to_numpy(weight)):
+        joint = to_numpy(step_of(i))
+        shares.append(steps[i] @ (joint - joint.mean()) / (steps[i] @ steps[i]))
+    return float(np.mean(shares)) if shares else 1.0
+
+
+def _by_squares(steps: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Indices of some rows, in proportion to weighted squares of their steps; the same however copies are counted."""
+    squares = np.sum(steps**2, axis=1)
+    order = np.argsort(squares, kind="stable")
+    shares = np.cumsum((weight * squares)[order])
+    if not 0 < shares[-1] < np.inf:
+        return np.empty(0, dtype=int)
+    return order[np.searchsorted(shares, (np.arange(_JOINTLY) + 0.5) / _JOINTLY * shares[-1])]
 
 
 def thinned(problem: Problem, unit: Array, at_most: int = MOST_ROWS) -> tuple[Problem, Array]:

@@ -53,7 +53,8 @@ def without_each(start: Found, settled: Found, temperature: float) -> Record:
     divides the weights of the rows.
     """
     at_most = ROWS_IN_HASTE if settled.reason in CUT_SHORT else MOST_ROWS
-    problem, unit = thinned(start.problem, start.data.unit, at_most)
+    problem, copies = thinned(start.problem, np.stack([start.data.unit, start.data.weight], axis=1), at_most)
+    unit, own = copies.T / temperature
     table, cloud = problem.table, cast(Any, settled.inferred.ascent.point.belief)
     view = settled.problem.rows.view(cloud, table.reference)
     moments = gather_rows(sweep(lambda index: view.moments(table.block(index)[0]), table.n_blocks, problem.n_jobs))
@@ -62,5 +63,5 @@ def without_each(start: Found, settled: Found, temperature: float) -> Record:
         table._replace(weight=table.weight / temperature)
     )
     belief = start.inferred.ascent.point.belief
-    mu, v, usable = left_out_of(moments, problem, belief, unit / temperature)
+    mu, v, usable = left_out_of(moments, problem, belief, unit, own)
     return Record(*map(to_numpy, (mu, v, table.y, table.weight * usable)))

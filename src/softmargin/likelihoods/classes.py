@@ -6,6 +6,10 @@ those of two classes, except `Softmax`.
 **Steps.** A row's log-likelihood depends on differences :math:`f_k - f_j`, so its curvature is the Laplacian of a
 graph over the classes. Sites contain only the diagonal, the degrees. A Laplacian is at most twice its
 degrees, so if all classes are updated at once, half a step never overshoots because off-diagonal entries are missing.
+
+**Curvature.** Likelihoods that couple classes know the whole negative Hessian of ``l`` in the means of each row:
+``hessian`` returns arrays of rows by classes from which ``hessian_times`` multiplies by it, and ``curvature`` is its
+diagonal.
 """
 
 from __future__ import annotations
@@ -97,24 +101,34 @@ class Rivals:
         return _from_pairs(pairs, mu, _flat_sites(self.base, pairs.ones, pairs.mu, pairs.v), pairs.ones)
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        """The diagonal of the curvature, class by class."""
-        pairs = _Pairs(y, mu, v)
-        curvature = _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
-        return pairs.to_classes(pairs.rivals_only(curvature), 1.0)
+        return _degrees(y, *self.hessian(y, mu, v))
 
-    def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
-        """What `answer` needs: the sites of the rows, and the curvature of the pair with each rival.
+    def hessian(self, y: Array, mu: Array, v: Array) -> tuple[Array]:
+        """The curvature of the pair with each rival.
 
         The entry of the own class does not matter: it is multiplied by a difference of zero.
         """
-        if self.base.site_is_curvature:
-            return sites.w, sites.w
         pairs = _Pairs(y, mu, v)
-        return sites.w, _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
+        return (_flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v),)
+
+    def hessian_times(self, y: Array, hessian: tuple[Array], x: Array) -> Array:
+        return _laplacian_of_pairs(y, *hessian, x)
+
+    def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
+        """What `answer` needs: the sites of the rows, and the curvature of the pair with each rival."""
+        return sites.w, *((sites.w,) if self.base.site_is_curvature else self.hessian(y, mu, v))
 
     def answer(self, y: Array, ties: tuple[Array, Array], x: Array) -> Array:
         """The coupling of each row, sites minus curvature, times ``x`` (rows by classes)."""
         return ties[0] * x - _laplacian_of_pairs(y, ties[1], x)
+
+
+def _degrees(y: Array, of_rivals: Array) -> Array:
+    """The diagonal of the curvature of each row, from the curvature of the pair with each rival."""
+    xp = namespace(of_rivals)
+    own = membership(y, of_rivals.shape[1])
+    rivals = xp.where(own, xp.zeros_like(of_rivals), of_rivals)
+    return xp.where(own, xp.sum(rivals, axis=1, keepdims=True), rivals)
 
 
 def _laplacian_of_pairs(y: Array, of_rivals: Array, x: Array) -> Array:
@@ -157,10 +171,7 @@ class CrammerSinger:
     couples = True
     longest_step = 0.5
     two_moment = False
-
-    @property
-    def site_is_curvature(self) -> bool:
-        return self.base.site_is_curvature
+    site_is_curvature = False  # shares move with the means
 
     def log_density(self, y: Array, f: Array) -> Array:
         xp = namespace(f)
@@ -181,10 +192,27 @@ class CrammerSinger:
         return _from_pairs(pairs, mu, _flat_sites(self.base, pairs.ones, pairs.mu, pairs.v), self.shares(y, mu))
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        """The diagonal of the curvature, class by class, with shares held fixed."""
-        pairs = _Pairs(y, mu, v)
-        curvature = self.shares(y, mu) * _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
-        return pairs.to_classes(pairs.rivals_only(curvature), 1.0)
+        of_pairs, share, pull = self.hessian(y, mu, v)
+        return _degrees(y, of_pairs) + pull * share * (1 - share)
+
+    def hessian(self, y: Array, mu: Array, v: Array) -> tuple[Array, Array, Array]:
+        r"""The curvature of the pair with each rival, the shares ``r``, and twice the mean slope of the pairs.
+
+        Slopes are :math:`-r_t s_t` for a rival and :math:`\sum_t r_t s_t` for the own class, where :math:`s_t` is the
+        slope of a pair. As rivals move, so do their shares: :math:`\partial r_t / \partial \mu_u =
+        2 r_t ([t = u] - r_u)`. With all :math:`s_t` at their mean, which keeps it symmetric, this adds
+        :math:`2 \bar s\, (diag(r) - r r^T)`.
+        """
+        pairs, share = _Pairs(y, mu, v), self.shares(y, mu)
+        _, w, b = _flat_sites(self.base, pairs.ones, pairs.mu, pairs.v)
+        of_pairs = w if self.base.site_is_curvature else _flat_curvature(self.base, pairs.ones, pairs.mu, pairs.v)
+        pull = 2 * namespace(mu).sum(share * (b - w * pairs.mu), axis=1, keepdims=True)
+        return share * of_pairs, share, pull
+
+    def hessian_times(self, y: Array, hessian: tuple[Array, Array, Array], x: Array) -> Array:
+        of_pairs, share, pull = hessian
+        mean = namespace(x).sum(share * x, axis=1, keepdims=True)
+        return _laplacian_of_pairs(y, of_pairs, x) + pull * share * (x - mean)
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
         """As for `Rivals`, but with curvature moved a little towards the sites, because steps are not checked here."""
@@ -296,10 +324,17 @@ class Softmax:
         return Sites(xp.sum(own * mu, axis=1) - total, w, own - p + w * mu)
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        r"""The diagonal of :math:`\partial p/\partial \mu = D - D 1 1^T D / 1^T D 1`, :math:`D = p / (1 + p v)`."""
-        p = self.shares(mu, v)
-        D = p / (1 + p * v)
+        (D,) = self.hessian(y, mu, v)
         return D * (1 - D / namespace(D).sum(D, axis=1, keepdims=True))
+
+    def hessian(self, y: Array, mu: Array, v: Array) -> tuple[Array]:
+        r""":math:`D = p / (1 + p v)`, since :math:`\partial p/\partial \mu = D - D 1 1^T D / 1^T D 1`."""
+        p = self.shares(mu, v)
+        return (p / (1 + p * v),)
+
+    def hessian_times(self, y: Array, hessian: tuple[Array], x: Array) -> Array:
+        xp, (D,) = namespace(x), hessian
+        return D * (x - xp.sum(D * x, axis=1, keepdims=True) / xp.sum(D, axis=1, keepdims=True))
 
     def ties(self, y: Array, mu: Array, v: Array, sites: Sites) -> tuple[Array, Array]:
         """Sites, and probabilities ``p``. The bound has less curvature than they imply, but only for short steps."""
