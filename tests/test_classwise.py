@@ -25,7 +25,7 @@ from softmargin.likelihoods import (
 )
 from softmargin.priors import Classwise, LaplaceZero, Ridge, Structured, VarianceComponents
 from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
-from softmargin.single import in_single, may_be_single
+from softmargin.single_precision import in_single, may_be_single
 from softmargin.steps import ascend
 
 K = 3

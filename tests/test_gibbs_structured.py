@@ -20,7 +20,7 @@ from softmargin.gibbs.moments import Mixture
 from softmargin.imputation import ColumnModel
 from softmargin.likelihoods import Hinge
 from softmargin.priors import Imputing, Ridge, Structured, VarianceComponents
-from softmargin.priors.covariance import Variances
+from softmargin.priors.random_effects import Variances
 from softmargin.rows import Features, IncompleteRows, Latent, LinearRows
 from softmargin.rows.grouped import Factor, GroupedRows
 from test_arrow import LAYOUTS, beliefs

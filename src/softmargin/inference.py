@@ -31,7 +31,7 @@ from .minibatches import Schedule
 from .monitor import Monitor
 from .priors import choices
 from .sampling import scattered
-from .single import in_single, may_be_narrowed, may_be_single
+from .single_precision import in_single, may_be_narrowed, may_be_single
 from .steps import Ascent, Natural, Point, ascend
 from .stochastic import batch_size, polish, scaled, wander
 from .streaming import Record

@@ -38,7 +38,7 @@ from ..validation import (
 )
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
-from .nested import KernelParameters
+from .kernel_parameters import KernelParameters
 from .predictions import kept_on_failure
 from .reading import data_of, share_correct
 

@@ -16,7 +16,7 @@ from ..likelihoods import Likelihood, Logistic, OneVersusRest, Quadrature, Sites
 from ..priors import Classwise, Ridge
 from ..rows import ClasswiseFeatures, Features, InducingRows, Latent
 from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
-from ..single import narrowed
+from ..single_precision import narrowed
 from ..together import step_together
 
 T = TypeVar("T")
