@@ -179,7 +179,7 @@ class Evidence:
         alone = self._implied(features, at.asked)
 
         def in_block(index: int, x: Array) -> Array:
-            return self._likelihood.answer(self._blocks[index][1], at.ties[index], features[index].seen(x))
+            return self._likelihood.answer(self._blocks[index][1], at.ties[index], features[index].latent_of(x))
 
         def answer(x: Array) -> Array:
             weights = [weight[:, None] for _, _, weight in self._blocks]
