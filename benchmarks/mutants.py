@@ -58,8 +58,8 @@ TESTS = {
     "gaussian.py": ["gaussian", "mutants_gaussian", *CLASSWISE, "steps", "steps_parts"],
     "priors/": [
         "priors",
-        "priors_covariance",
         "priors_held",
+        "priors_random_effects",
         "priors_selection",
         "priors_selection_parts",
         "priors_structured",

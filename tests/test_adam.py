@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_blobs, make_moons
 
 from softmargin import adam
-from softmargin.adam import Adam, Coordinates, Lengths, before_rows, climb
+from softmargin.adam import AdamOfBeliefs, Coordinates, Lengths, before_rows, climb
 from softmargin.arrays import to_numpy
 from softmargin.chunks import Table
 from softmargin.engine import Problem, objective
@@ -152,9 +152,9 @@ def test_a_belief_is_found_where_it_was_put(make, rng):
 
 
 def test_steps_are_alike_for_large_slopes_and_short_for_small_ones():
-    once = Adam().saw(np.array([5e3, -5e5, 1e-3, 0.0]))
+    once = AdamOfBeliefs().saw(np.array([5e3, -5e5, 1e-3, 0.0]))
     assert_allclose(once.direction, [1.0, -1.0, 1.2e-3, 0.0], rtol=1e-2)
-    often = Adam()
+    often = AdamOfBeliefs()
     for sign in (1, -1) * 200:
         often = often.saw(np.array([100.0 * sign, 100.0, 1e-3]))
     assert_allclose(often.direction, [0.0, 1.0, 1e-3 / (1e-3 + 1 / (1 + 400 / 5))], atol=0.1)

@@ -156,8 +156,8 @@ def test_a_crash_in_any_pass_changes_nothing(case, counted, tmp_path, monkeypatc
         monkeypatch.setattr(module, name, value)
     data, path = make(), tmp_path / "fit"
     counted.least = len(data[1]) if "large" in case else 0  # minibatches of a walk may be repeated
-    parted, part = [], steps._Climb.part
-    monkeypatch.setattr(steps._Climb, "part", lambda climb, *args: (parted.append(climb), part(climb, *args)))
+    parted, part = [], steps._AscentState.part
+    monkeypatch.setattr(steps._AscentState, "part", lambda state, *args: (parted.append(state), part(state, *args)))
     whole, n_passes = counted.fit(clone(plain), *data), counted.n
     model = clone(plain).set_params(checkpoint=Checkpoint(path, passes=1))
     assert_same(counted.fit(clone(model), *data), whole)

@@ -25,7 +25,7 @@ from softmargin.likelihoods import (
 )
 from softmargin.priors import Classwise, LaplaceZero, Ridge, Structured, VarianceComponents
 from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
-from softmargin.single import in_single, may_be_single
+from softmargin.single_precision import in_single, may_be_single
 from softmargin.steps import ascend
 
 K = 3
@@ -254,11 +254,11 @@ def test_latent_values_and_the_way_back_equal_loops(rows, rng):
         for k in range(K):
             seen[i, k] = phi @ weights[:, k]
             pulled[:, k] += phi * values[i, k]
-    assert_allclose(features.seen(weights), seen, rtol=1e-10)
+    assert_allclose(features.latent_of(weights), seen, rtol=1e-10)
     assert_allclose(features.pulled(values), pulled, rtol=1e-10, atol=1e-12)
     assert_allclose(features.at(tuple(weights.T)), seen, rtol=1e-10)
     # The two are each other's transpose.
-    assert_allclose(np.sum(values * features.seen(weights)), np.sum(weights * features.pulled(values)), rtol=1e-9)
+    assert_allclose(np.sum(values * features.latent_of(weights)), np.sum(weights * features.pulled(values)), rtol=1e-9)
 
 
 def test_nothing_is_uncertain_about_these_rows(rows, rng):

@@ -25,7 +25,7 @@ from softmargin.likelihoods import (
 from softmargin.monitor import Monitor
 from softmargin.priors import Classwise, LaplaceZero, Ridge, Structured, VarianceComponents
 from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
-from softmargin.steps import Ascender, Point, _Climb, ascend
+from softmargin.steps import Ascender, Point, _AscentState, ascend
 from softmargin.together import step_together
 from test_classwise import BOUNDS, COUPLED, K, fitted, random_beliefs, small_problem, three_classes
 
@@ -303,21 +303,21 @@ def test_without_parting_such_an_ascent_stalls():
     assert np.all(np.diff(accepted) >= -1e-9 * np.abs(accepted[1:]))
 
 
-def test_a_climb_parts_for_twice_as_long_each_time_and_comes_together_again():
-    climb = climb_of()
-    climb.point = Point(None, None, None, 0.0)
-    climb.part("each by itself", longest=0.5)
-    assert (climb.rate, climb.apart, climb.point.stats) == (0.5, 2, "each by itself")
-    accept(climb)
-    assert (climb.rate, climb.apart) == (0.5, 1)
-    accept(climb)
-    assert climb.apart == 0
-    assert len(climb.recent) == 1
-    accept(climb)
-    assert climb.rate == 1.0
-    climb.point = Point(None, None, None, 0.0)
-    climb.part("again", longest=0.5)
-    assert climb.apart == 4
+def test_an_ascent_parts_for_twice_as_long_each_time_and_comes_together_again():
+    state = state_of()
+    state.point = Point(None, None, None, 0.0)
+    state.part("each by itself", longest=0.5)
+    assert (state.rate, state.apart, state.point.stats) == (0.5, 2, "each by itself")
+    accept(state)
+    assert (state.rate, state.apart) == (0.5, 1)
+    accept(state)
+    assert state.apart == 0
+    assert len(state.recent) == 1
+    accept(state)
+    assert state.rate == 1.0
+    state.point = Point(None, None, None, 0.0)
+    state.part("again", longest=0.5)
+    assert state.apart == 4
 
 
 # Lengths of steps --------------------------------------------------------------------------------
@@ -327,9 +327,9 @@ def test_steps_are_never_longer_than_the_longest(monkeypatch):
     problem, rates = small_problem(Rivals()), []
     try_ = Ascender._try
 
-    def watched(self, natural, point, climb):
-        rates.append(climb.rate)
-        return try_(self, natural, point, climb)
+    def watched(self, natural, point, state):
+        rates.append(state.rate)
+        return try_(self, natural, point, state)
 
     monkeypatch.setattr(Ascender, "_try", watched)
     Ascender(problem.stats, problem.prior, problem.likelihood, problem.table.reference, longest=0.5).run()
@@ -338,34 +338,34 @@ def test_steps_are_never_longer_than_the_longest(monkeypatch):
 
 
 class _Somewhere:
-    """A point as far as a climb looks at it."""
+    """A point as far as an ascent looks at it."""
 
     def __init__(self, objective=0.0):
         self.objective = objective
 
 
-def climb_of(longest=1.0):
-    return _Climb(_Somewhere(), 0, np.inf, longest)
+def state_of(longest=1.0):
+    return _AscentState(_Somewhere(), 0, np.inf, longest)
 
 
-def accept(climb, times=1, gain=1.0, ascending=True):
+def accept(state, times=1, gain=1.0, ascending=True):
     for _ in range(times):
-        climb.accept(_Somewhere(), gain, extrapolated=False, ascending=ascending)
+        state.accept(_Somewhere(), gain, extrapolated=False, ascending=ascending)
 
 
 def test_a_step_that_was_too_long_is_tried_again_after_twice_as_many():
-    climb = climb_of(longest=0.5)
-    assert climb.rate == 0.5
-    climb.reject(extrapolated=False)
-    assert climb.rate == 0.25
-    accept(climb)
-    assert climb.rate == 0.5  # the first shorter step that ascends is enough
+    state = state_of(longest=0.5)
+    assert state.rate == 0.5
+    state.reject(extrapolated=False)
+    assert state.rate == 0.25
+    accept(state)
+    assert state.rate == 0.5  # the first shorter step that ascends is enough
     waits = []
     for _ in range(6):  # each time it grows and fails
-        climb.reject(extrapolated=False)
+        state.reject(extrapolated=False)
         wait = 0
-        while climb.rate < 0.5:
-            accept(climb)
+        while state.rate < 0.5:
+            accept(state)
             wait += 1
         waits.append(wait)
     assert waits[0] <= waits[1] <= waits[2]
@@ -374,19 +374,19 @@ def test_a_step_that_was_too_long_is_tried_again_after_twice_as_many():
 
 
 def test_a_step_that_did_not_grow_is_not_held_against_growth():
-    climb = climb_of()
+    state = state_of()
     for _ in range(3):
-        climb.reject(extrapolated=False)  # the first steps of a climb, none of which grew
-    accept(climb)
-    assert climb.rate == 0.25
-    accept(climb, 2)
-    assert climb.rate == 1.0
+        state.reject(extrapolated=False)  # the first steps of an ascent, none of which grew
+    accept(state)
+    assert state.rate == 0.25
+    accept(state, 2)
+    assert state.rate == 1.0
 
 
 def test_without_a_bound_steps_shorten_when_the_way_does_not():
-    climb = climb_of(longest=0.5)
-    accept(climb, gain=1.0, ascending=False)
-    accept(climb, gain=2.0, ascending=False)
-    assert climb.rate == 0.25
-    accept(climb, gain=1.0, ascending=False)
-    assert climb.rate == 0.5
+    state = state_of(longest=0.5)
+    accept(state, gain=1.0, ascending=False)
+    accept(state, gain=2.0, ascending=False)
+    assert state.rate == 0.25
+    accept(state, gain=1.0, ascending=False)
+    assert state.rate == 0.5

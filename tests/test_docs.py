@@ -138,8 +138,9 @@ def test_every_page_is_reached_from_the_first():
 #: Public, and not for users: parts that the architecture explains.
 INNER = {
     *("adam", "arrays", "arrow", "checkpoint", "cli", "columns", "comparison", "demo", "design", "devices", "engine"),
-    *("estimators", "extras", "features", "frequencies", "gaussian", "gibbs", "imputation", "inducing", "inference"),
+    *("estimators", "extras", "fourier_features", "frequencies", "gaussian", "gibbs", "imputation", "inducing"),
     *(
+        "inference",
         "links",
         "loo",
         "machine",
@@ -149,7 +150,7 @@ INNER = {
         "priors",
         "rows",
         "sampling",
-        "single",
+        "single_precision",
         "splits",
         "steps",
         "stochastic",

@@ -14,7 +14,7 @@ from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.gaussian import from_natural
 from softmargin.gibbs import chain, sample
-from softmargin.gibbs.chain import Chain, Data
+from softmargin.gibbs.chain import Chain, ChainData
 from softmargin.kernels import RBF
 from softmargin.likelihoods import LOSSES, AugmentedHinge, Hinge, Probit, Quadrature
 from softmargin.monitor import Monitor
@@ -266,7 +266,7 @@ def test_starts_are_far_apart_and_may_be_given_one_by_one():
     problem = inducing_problem(4, 3)
     problem.table = problem.table._replace(weight=np.zeros(4))  # the rows say nothing: sites stay those of a start
     belief = from_natural(np.eye(3), np.zeros(3))
-    seen = [Chain(Data.of(problem, None), belief, np.random.default_rng(seed))._seen for seed in range(2000)]
+    seen = [Chain(ChainData.of(problem, None), belief, np.random.default_rng(seed))._seen for seed in range(2000)]
     assert_allclose(np.std(seen, axis=0), 2, rtol=5 / np.sqrt(2 * 2000))
     problem = linear_problem(*two_columns(10), np.ones(10), Ridge(np.full(2, 1e-12)))
     there = [from_natural(1e8 * np.eye(2), 1e8 * np.array(u)) for u in ([1e6, 0.0], [-1e6, 0.0])]

@@ -14,13 +14,13 @@ from softmargin.chunks import Table
 from softmargin.diagnostics import ess
 from softmargin.engine import Problem
 from softmargin.gibbs import HingeScales, sample
-from softmargin.gibbs.chain import Chain, Data
+from softmargin.gibbs.chain import Chain, ChainData
 from softmargin.gibbs.left_out import without_rows
 from softmargin.gibbs.moments import Mixture
 from softmargin.imputation import ColumnModel
 from softmargin.likelihoods import Hinge
 from softmargin.priors import Imputing, Ridge, Structured, VarianceComponents
-from softmargin.priors.covariance import Variances
+from softmargin.priors.random_effects import Variances
 from softmargin.rows import Features, IncompleteRows, Latent, LinearRows
 from softmargin.rows.grouped import Factor, GroupedRows
 from test_arrow import LAYOUTS, beliefs
@@ -164,7 +164,7 @@ def test_rows_are_drawn_by_their_last_sites_and_left_out_as_they_entered():
     problem = linear_problem(X, y, weight)
     features = Wobbling(Features(X, np.full(6, 0.3)), [])
     start = gaussian.from_natural(np.eye(2), np.zeros(2))
-    chain = Chain(Data.of(problem, None), start, np.random.default_rng(0))
+    chain = Chain(ChainData.of(problem, None), start, np.random.default_rng(0))
     blocks, turns = [], []
     for _ in range(3):
         chain.begin(leave_out=True)

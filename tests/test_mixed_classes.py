@@ -101,11 +101,11 @@ def test_classes_are_seen_and_pulled_as_by_dummies(rng):
     X = grouped_table(rng)
     phi, features = dense_rows(X), ClasswiseRows(GROUPED, K).lift(X)
     weights, values = rng.normal(size=(phi.shape[1], K)), rng.normal(size=(len(X), K))
-    assert_allclose(features.seen(weights), phi @ weights, rtol=1e-9, atol=1e-12)
+    assert_allclose(features.latent_of(weights), phi @ weights, rtol=1e-9, atol=1e-12)
     assert_allclose(features.pulled(values), phi.T @ values, rtol=1e-9, atol=1e-12)
     one = LinearRows(np.zeros(6), np.ones(6)).lift(X)
     few = rng.normal(size=(7, K))
-    assert_allclose(one.seen(few), one.phi @ few, rtol=1e-12)
+    assert_allclose(one.latent_of(few), one.phi @ few, rtol=1e-12)
     assert_allclose(one.pulled(values), one.phi.T @ values, rtol=1e-12)
 
 

@@ -319,7 +319,7 @@ def test_values_of_classes_and_the_way_back_are_products_with_dummies(case, rng)
     rows, X = case.rows(), case.data(rng)
     features, full = rows.lift(X), case.features(X)
     weights, values = rng.normal(size=(rows.n_weights, 3)), rng.normal(size=(len(X), 3))
-    assert_allclose(features.seen(weights), full @ weights, rtol=1e-9, atol=1e-10)
+    assert_allclose(features.latent_of(weights), full @ weights, rtol=1e-9, atol=1e-10)
     assert_allclose(features.pulled(values), full.T @ values, rtol=1e-9, atol=1e-10)
 
 

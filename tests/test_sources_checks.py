@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, chunks
 from softmargin.chunks.survey import Checked, Reservoir, Totals
-from softmargin.features import FourierFeatures
+from softmargin.fourier_features import FourierFeatures
 from test_sources import in_batches, rows
 
 NAMES = ["a", "b", "c"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from softmargin.chunks.survey import Checked, Reservoir, Totals, keys
-from softmargin.columns import Moments, describe
+from softmargin.columns import ColumnMoments, describe
 
 
 def test_keys_are_distinct_and_even():
@@ -47,9 +47,9 @@ def test_moments_of_parts_are_those_of_the_whole(seed, scale, offset):
     X = scale * (rng.normal(size=(60, 3)) + offset)
     X[:, 2] = scale * 7.0
     weight = rng.uniform(size=60)
-    whole = Moments.of(X, weight)
+    whole = ColumnMoments.of(X, weight)
     cut = rng.integers(1, 59)
-    parts = Moments.of(X[:cut], weight[:cut]).merged(Moments.of(X[cut:], weight[cut:]))
+    parts = ColumnMoments.of(X[:cut], weight[:cut]).merged(ColumnMoments.of(X[cut:], weight[cut:]))
     for a, b in zip(whole, parts, strict=True):
         # A mean far from zero is known to its own rounding, and the spread to that of the mean.
         assert_allclose(a, b, rtol=1e-9, atol=1e-14 * scale * max(1.0, offset))

@@ -92,10 +92,10 @@ def test_what_is_to_come_does_not_depend_on_the_length_of_the_last_step(ascendin
     # Half a step gains half of what a whole one does; a mean goes half the way, a quarter of it squared.
     to_come = []
     for rate, gain in ((1.0, 0.8), (0.5, share * 0.8)):
-        climb = steps._Climb(SimpleNamespace(objective=0.0), 5, np.inf)
-        climb.rate = rate
-        climb.accept(SimpleNamespace(objective=1.0), gain, extrapolated=False, ascending=ascending)
-        to_come.append(climb.to_come)
+        state = steps._AscentState(SimpleNamespace(objective=0.0), 5, np.inf)
+        state.rate = rate
+        state.accept(SimpleNamespace(objective=1.0), gain, extrapolated=False, ascending=ascending)
+        to_come.append(state.to_come)
     assert_allclose(to_come[1], to_come[0])
     assert to_come[0] == 0.8
 
@@ -123,25 +123,25 @@ def test_slow_gains_are_taken_for_a_geometric_series(before, ratio):
 
 
 def test_a_rejected_step_and_a_parting_begin_anew():
-    climb = steps._Climb(Point(Natural(0.0, 0.0), None, "together", 0.0), 5, np.inf)
-    climb.calm, climb.parts = 1, True
-    climb.reject(extrapolated=False)
-    assert climb.calm == 0
-    climb.part("apart", 0.5)
-    assert climb.point.stats == "apart"
-    assert not climb.parts
+    state = steps._AscentState(Point(Natural(0.0, 0.0), None, "together", 0.0), 5, np.inf)
+    state.calm, state.parts = 1, True
+    state.reject(extrapolated=False)
+    assert state.calm == 0
+    state.part("apart", 0.5)
+    assert state.point.stats == "apart"
+    assert not state.parts
 
 
 def test_classes_part_only_after_steps_that_are_too_short(monkeypatch):
     problem = linear_problem(Hinge())
     point = Point(Natural(0.0, 0.0), None, None, 0.0)
     for stats_apart, apart, parts in ((problem.stats, 0, True), (problem.stats, 1, False), (None, 0, False)):
-        ascent, climb = ascender(problem, stats_apart=stats_apart), steps._Climb(point, 5, np.inf)
-        climb.apart = apart
+        ascent, state = ascender(problem, stats_apart=stats_apart), steps._AscentState(point, 5, np.inf)
+        state.apart = apart
         history = []
         for _ in range(3):  # to steps of a half, a quarter, an eighth
-            ascent._reject(climb, extrapolated=False)
-            history.append(climb.parts)
+            ascent._reject(state, extrapolated=False)
+            history.append(state.parts)
         assert history == [False, False, parts]
 
 
@@ -170,7 +170,7 @@ def test_the_last_step_apart_leads_to_where_classes_go_together(steps_apart, by_
 
     ascent = ascender(problem, watched("together"), stats_apart=watched("apart"))
     start = Natural(*problem.prior.start(problem.table.reference))
-    climb = steps._Climb(ascent._visit(start, None), 5, np.inf)
-    climb.apart = steps_apart
-    assert ascent._try(climb.point.towards_image(1.0), climb.point, climb) is not None
+    state = steps._AscentState(ascent._visit(start, None), 5, np.inf)
+    state.apart = steps_apart
+    assert ascent._try(state.point.towards_image(1.0), state.point, state) is not None
     assert passes == ["together", "apart" if by_itself else "together"]

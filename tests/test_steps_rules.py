@@ -90,73 +90,73 @@ def test_a_step_after_which_more_may_come_is_not_calm_at_all(likelihood, apart):
     # Classes that go each by itself do not know, however little they gain: a tolerance that any step meets.
     tol = 1e9 if apart else 1e-9
     ascent = Ascender(problem.stats, problem.prior, likelihood, np.zeros(1), tol=tol, stats_apart=problem.stats)
-    climb = ascent._begun(None, None)
-    climb.apart = apart
-    ascent._step(climb)
-    assert climb.recent[-1].objective > climb.recent[0].objective
-    assert climb.calm == 0
+    state = ascent._begun(None, None)
+    state.apart = apart
+    ascent._step(state)
+    assert state.recent[-1].objective > state.recent[0].objective
+    assert state.calm == 0
 
 
 # How far a step goes -----------------------------------------------------------------------------
 
 
-def climb_from(objective=0.0, memory=5, near=np.inf, longest=1.0):
-    return steps._Climb(Point(Natural(0.0, 0.0), None, None, objective), memory, near, longest)
+def state_from(objective=0.0, memory=5, near=np.inf, longest=1.0):
+    return steps._AscentState(Point(Natural(0.0, 0.0), None, None, objective), memory, near, longest)
 
 
-def accept(climb, objective=0.0, gain=1.0, extrapolated=False):
+def accept(state, objective=0.0, gain=1.0, extrapolated=False):
     candidate = Point(Natural(0.0, 0.0), None, None, objective)
-    climb.accept(candidate, gain, extrapolated, ascending=True)
+    state.accept(candidate, gain, extrapolated, ascending=True)
     return candidate
 
 
-def accepted_until(climb, condition):
+def accepted_until(state, condition):
     """How many accepted steps it takes."""
     for count in range(100):
         if condition():
             return count
-        accept(climb)
+        accept(state)
     raise AssertionError("never")
 
 
-def steps_to_grow(climb):
-    rate = climb.rate
-    return accepted_until(climb, lambda: climb.rate > rate)
+def steps_to_grow(state):
+    rate = state.rate
+    return accepted_until(state, lambda: state.rate > rate)
 
 
 def test_steps_that_grew_too_soon_wait_twice_as_long_each_time():
-    climb, waited = climb_from(), []
+    state, waited = state_from(), []
     for _ in range(5):
-        climb.reject(extrapolated=False)
-        waited.append(steps_to_grow(climb))
-        assert climb.rate == 1.0
+        state.reject(extrapolated=False)
+        waited.append(steps_to_grow(state))
+        assert state.rate == 1.0
     assert waited == [1, 1 + 2, 1 + 4, 1 + 8, 1 + 8]
 
 
 def test_a_step_that_did_not_grow_was_not_grown_too_soon():
     # Full steps cannot grow.
-    climb = climb_from()
-    accept(climb)
-    climb.reject(extrapolated=False)
-    assert steps_to_grow(climb) == 1
+    state = state_from()
+    accept(state)
+    state.reject(extrapolated=False)
+    assert steps_to_grow(state) == 1
     # Neither did the last of two that had to wait.
-    climb.reject(extrapolated=False)
+    state.reject(extrapolated=False)
     for _ in range(2):
-        accept(climb)
-    climb.reject(extrapolated=False)
-    assert climb.rate == 0.25
-    assert steps_to_grow(climb) == 1
+        accept(state)
+    state.reject(extrapolated=False)
+    assert state.rate == 0.25
+    assert steps_to_grow(state) == 1
 
 
 def test_steps_apart_have_a_length_of_their_own_and_are_not_combined_with_others():
-    climb = climb_from()
-    climb.part("apart", 0.5)
+    state = state_from()
+    state.part("apart", 0.5)
     rates, kept = [], []
     for _ in range(steps._FIRST_APART + 1):
-        last = accept(climb)
-        rates.append(climb.rate)
-        kept.append(len(climb.recent))
-        assert climb.recent[-1] is last
+        last = accept(state)
+        rates.append(state.rate)
+        kept.append(len(state.recent))
+        assert state.recent[-1] is last
     assert rates == [0.5, 0.5, 1.0]
     assert kept == [2, 1, 2]
 
@@ -183,30 +183,30 @@ def test_classes_part_once_steps_together_are_too_short():
 # When steps are combined -------------------------------------------------------------------------
 
 
-def steps_to_extrapolate(climb):
-    return accepted_until(climb, lambda: climb.may_extrapolate)
+def steps_to_extrapolate(state):
+    return accepted_until(state, lambda: state.may_extrapolate)
 
 
 def test_each_rejected_extrapolation_in_a_row_takes_twice_as_many_plain_steps():
-    climb = climb_from()
-    waited = [steps_to_extrapolate(climb)]
+    state = state_from()
+    waited = [steps_to_extrapolate(state)]
     for _ in range(5):
-        climb.reject(extrapolated=True)
-        waited.append(steps_to_extrapolate(climb))
+        state.reject(extrapolated=True)
+        waited.append(steps_to_extrapolate(state))
     assert waited == [1, 1, 2, 4, 8, 8]
     # One that is accepted ends the row.
-    accept(climb, extrapolated=True)
+    accept(state, extrapolated=True)
     for plain in (1, 2):
-        climb.reject(extrapolated=True)
-        assert steps_to_extrapolate(climb) == plain
+        state.reject(extrapolated=True)
+        assert steps_to_extrapolate(state) == plain
 
 
 @pytest.mark.parametrize(("objective", "largest_gain"), [(-1000.0, 1.0), (0.01, 1e-3)])
 def test_steps_are_combined_once_they_gain_little_of_the_objective_or_of_one(objective, largest_gain):
     for gain, may in ((0.9 * largest_gain, True), (1.1 * largest_gain, False)):
-        climb = climb_from(objective, near=1e-3)
-        accept(climb, objective, gain)
-        assert climb.may_extrapolate == may
+        state = state_from(objective, near=1e-3)
+        accept(state, objective, gain)
+        assert state.may_extrapolate == may
 
 
 @pytest.mark.parametrize(
@@ -217,18 +217,18 @@ def test_steps_are_combined_once_they_gain_little_of_the_objective_or_of_one(obj
 def test_steps_near_newtons_are_combined_late_and_those_without_a_bound_never(likelihood, large_gain, small_gain):
     problem = small_problem(likelihood, Ridge.isotropic(3))
     for gain, may in ((10.0, large_gain), (1e-6, small_gain)):
-        climb = Ascender(problem.stats, problem.prior, likelihood, np.zeros(1))._begun(None, None)
-        accept(climb, climb.point.objective, gain)
-        assert climb.may_extrapolate == may
+        state = Ascender(problem.stats, problem.prior, likelihood, np.zeros(1))._begun(None, None)
+        accept(state, state.point.objective, gain)
+        assert state.may_extrapolate == may
 
 
 @pytest.mark.parametrize("memory", [0, 1, 3])
 def test_as_many_earlier_points_are_kept_as_memory_says(memory):
-    climb = climb_from(memory=memory)
-    points = [accept(climb) for _ in range(6)]
-    assert len(climb.recent) == memory + 1
-    assert all(one is other for one, other in zip(climb.recent, points[-(memory + 1) :], strict=True))
-    assert climb.may_extrapolate == (memory > 0)
+    state = state_from(memory=memory)
+    points = [accept(state) for _ in range(6)]
+    assert len(state.recent) == memory + 1
+    assert all(one is other for one, other in zip(state.recent, points[-(memory + 1) :], strict=True))
+    assert state.may_extrapolate == (memory > 0)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (30, 30), (2**12, 2**12)])

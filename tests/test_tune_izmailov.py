@@ -27,7 +27,7 @@ from softmargin.tune import (
 )
 from softmargin.tune import quadratic as module
 from softmargin.tune import search as searching
-from softmargin.tune.quadratic import Held, Newton, by_joint_ascent, by_rounds
+from softmargin.tune.quadratic import FixedQuadratics, Newton, by_joint_ascent, by_rounds
 
 KERNEL = 3.0 * RBF((0.8, 2.0, 1.5)) + Constant(0.5)
 OTHER = KERNEL.with_theta(KERNEL.theta + np.array([0.3, -0.4, 0.2, 0.5, -0.3]))
@@ -64,7 +64,7 @@ def holding(table, likelihood=None, n_updates=3, kernel=KERNEL):
     judge = Evidence(X, y, weight, X[:20], JaakkolaJordan() if likelihood is None else likelihood, n_updates)
     judge = judge if judge._likelihood.is_bound else Newton.like(judge)
     judged = judge.at(kernel)
-    return judge, judged, Held.touching(judge, judged)
+    return judge, judged, FixedQuadratics.touching(judge, judged)
 
 
 # Quadratics --------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_each_class_against_the_rest_is_a_sum_of_models_of_two_classes(table, rn
     X, _, weight = table
     codes, xi = rng.integers(3, size=150).astype(float), np.exp(rng.normal(size=(150, 3)))
     together = Evidence(X, codes, weight, X[:20], OneVersusRest(JaakkolaJordan()), n_classes=3)
-    held = Held.touching(together, together.at(KERNEL))
+    held = FixedQuadratics.touching(together, together.at(KERNEL))
     held.hold_xi(xi)
     value, slopes, *_ = held.at(OTHER)
     in_xi = held.slopes_in_log_xi(xi)
@@ -241,14 +241,14 @@ def test_all_ways_end_at_the_same_kernel(table):
 @pytest.mark.parametrize("n_fun", [2, 5])
 def test_a_round_has_no_more_evaluations_than_allowed(table, joint, n_fun, monkeypatch):
     rows, calls = judging(*table), []
-    at, touching = Held.at, Held.touching.__func__
+    at, touching = FixedQuadratics.at, FixedQuadratics.touching.__func__
 
     def counted(self, kernel):
         calls[-1] += 1
         return at(self, kernel)
 
-    monkeypatch.setattr(Held, "at", counted)
-    monkeypatch.setattr(Held, "touching", classmethod(lambda *args: calls.append(0) or touching(*args)))
+    monkeypatch.setattr(FixedQuadratics, "at", counted)
+    monkeypatch.setattr(FixedQuadratics, "touching", classmethod(lambda *args: calls.append(0) or touching(*args)))
     choice = maximise(rows.evidence(JaakkolaJordan(), 3), Space.around(KERNEL), by_rounds(n_fun, joint))
     assert max(calls) == n_fun
     assert len(choice.history) == len(calls) + 1
@@ -383,14 +383,14 @@ def test_a_time_budget_ends_the_tuning_too(table, loss, how):
 @pytest.mark.parametrize(("loss", "how"), METHODS)
 def test_interrupting_the_tuning_keeps_the_best_kernel(table, loss, how, monkeypatch):
     X, y, _ = table
-    at, calls = Held.at, iter(range(100))
+    at, calls = FixedQuadratics.at, iter(range(100))
 
     def interrupted(self, kernel):
         if next(calls) == 7:
             raise KeyboardInterrupt
         return at(self, kernel)
 
-    monkeypatch.setattr(Held, "at", interrupted)
+    monkeypatch.setattr(FixedQuadratics, "at", interrupted)
     with pytest.warns(InterruptedFitWarning):
         model = BayesianGPC(loss=loss, tune=how).fit(X, y)
     assert len(model.tune_history_) == (8 if how == "full" else 2)

@@ -10,7 +10,7 @@ from .estimators import (
     BayesianOneClassSVM,
     BayesianSVC,
 )
-from .features import FourierFeatures
+from .fourier_features import FourierFeatures
 from .store import StoreError, load
 
 __all__ = [

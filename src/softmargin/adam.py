@@ -169,15 +169,15 @@ def narrowed_sums(part: Belief, before: Before) -> Natural:
 # Steps -------------------------------------------------------------------------------------------
 
 
-class Adam(NamedTuple):
+class AdamOfBeliefs(NamedTuple):
     """Running averages of gradients and of their squares (Kingma and Ba 2014)."""
 
     slope: Any = 0.0
     square: Any = 0.0
     step: int = 0
 
-    def saw(self, slope: Array) -> Adam:
-        return Adam(
+    def saw(self, slope: Array) -> AdamOfBeliefs:
+        return AdamOfBeliefs(
             _KEPT_SLOPE * self.slope + (1 - _KEPT_SLOPE) * slope,
             _KEPT_SQUARE * self.square + (1 - _KEPT_SQUARE) * slope * slope,
             self.step + 1,
@@ -256,7 +256,7 @@ class _Climber:
         self._problem, self._walk, self._size, self._lengths, self._monitor = problem, walk, size, lengths, monitor
         self._whole, self._visited = size == problem.table.n_rows, 0
         self._weight = float(problem.table.weight.sum())
-        self._adam, self._steps, self._gauge = Adam(), 0, Gauge()
+        self._adam, self._steps, self._gauge = AdamOfBeliefs(), 0, Gauge()
         self._best = self._seen_best = -math.inf
 
     def run(self, tol: float, max_passes: float) -> Ascent:
@@ -328,7 +328,7 @@ class _Climber:
         """Changes to the units that the current sums imply, and restarts Adam in them."""
         here, kept = self._belief(self._z), self._belief(self._kept.z)
         renewed = Coordinates(self._problem.prior.given(*point.image, kept.hyper))
-        moved = renewed, renewed.of(here), self._kept._replace(z=renewed.of(kept)), Adam()
+        moved = renewed, renewed.of(here), self._kept._replace(z=renewed.of(kept)), AdamOfBeliefs()
         self._coordinates, self._z, self._kept, self._adam = moved  # at once, because of interrupts
 
     def _keep_best(self, new: _Kept, belief: Any) -> None:

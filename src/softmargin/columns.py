@@ -40,7 +40,7 @@ def rounded(values: np.ndarray, unit: np.ndarray | float) -> np.ndarray:
     return np.round(values / grain) * grain
 
 
-class Moments(NamedTuple):
+class ColumnMoments(NamedTuple):
     r"""Weighted means, standard deviations and ranges of the observed entries of each column, over a set of rows.
 
     With :math:`\delta` the difference of two means, the union of two sets of rows has the variance
@@ -57,7 +57,7 @@ class Moments(NamedTuple):
     high: np.ndarray
 
     @classmethod
-    def of(cls, X: Any, weight: np.ndarray) -> Moments:
+    def of(cls, X: Any, weight: np.ndarray) -> ColumnMoments:
         """The moments of a block of rows, in float64; NaN is missing."""
         block = dense(X).astype(np.float64, copy=False)
         there = ~np.isnan(block) if np.isnan(block.min(initial=0)) else None  # a minimum propagates NaN
@@ -72,7 +72,7 @@ class Moments(NamedTuple):
         variance = weight @ (away if there is None else np.where(there, away, 0)) / each
         return cls(present, mean, unit * np.sqrt(variance), low, high)
 
-    def merged(self, other: Moments) -> Moments:
+    def merged(self, other: ColumnMoments) -> ColumnMoments:
         """The moments of the union of two sets of rows."""
         weight = self.weight + other.weight
         share = other.weight / np.where(weight > 0, weight, 1.0)
@@ -82,7 +82,7 @@ class Moments(NamedTuple):
         inner = (1 - share) * (self.spread / unit) ** 2 + share * (other.spread / unit) ** 2
         spread = unit * np.sqrt(inner + share * (1 - share) * (way / unit) ** 2)
         low, high = np.fmin(self.low, other.low), np.fmax(self.high, other.high)
-        return Moments(weight, self.mean + share * way, spread, low, high)
+        return ColumnMoments(weight, self.mean + share * way, spread, low, high)
 
     @property
     def columns(self) -> Columns:
@@ -100,4 +100,4 @@ def describe(X: Any, weight: np.ndarray) -> Columns:
     """
     size = rows_in_block(X.shape[1])
     blocks = (slice(start, start + size) for start in range(0, max(X.shape[0], 1), size))
-    return reduce(Moments.merged, (Moments.of(X[rows], weight[rows]) for rows in blocks)).columns
+    return reduce(ColumnMoments.merged, (ColumnMoments.of(X[rows], weight[rows]) for rows in blocks)).columns

@@ -186,7 +186,7 @@ class Problem:
         def answer_of(index: int, x: Array) -> Array:
             features, y, (weight, tie) = self.features(index), self.table.block(index)[1], ties[index]
             assert isinstance(features, ClasswiseFeatures)
-            return features.pulled(weight * likelihood.answer(y, tie, features.seen(x)))
+            return features.pulled(weight * likelihood.answer(y, tie, features.latent_of(x)))
 
         def answer(x: Array) -> Array:
             return sum(sweep(lambda index: answer_of(index, x), self.table.n_blocks, self.n_jobs))

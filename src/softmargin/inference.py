@@ -31,7 +31,7 @@ from .minibatches import Schedule
 from .monitor import Monitor
 from .priors import choices
 from .sampling import scattered
-from .single import in_single, may_be_narrowed, may_be_single
+from .single_precision import in_single, may_be_narrowed, may_be_single
 from .steps import Ascent, Natural, Point, ascend
 from .stochastic import batch_size, polish, scaled, wander
 from .streaming import Record
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
         return self.n_warm_up + self.thin * self.n_draws if self.how == "gibbs" else self.max_passes
 
 
-class Inferred(NamedTuple):
+class InferredAscent(NamedTuple):
     """The result of an inference; only Gibbs has ``draws``."""
 
     ascent: Ascent
@@ -115,7 +115,7 @@ class Inferred(NamedTuple):
 
 def infer(
     problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor
-) -> tuple[Problem, Inferred]:
+) -> tuple[Problem, InferredAscent]:
     """Finds the belief by the method of the plan; also returns the problem, because ECM changes its likelihood."""
     how = plan.how
     if how == "auto":
@@ -124,13 +124,13 @@ def infer(
     if how == "ecm":
         problem = replace(problem, likelihood=PointHinge())
     if how in ("cavi", "ecm"):
-        return problem, Inferred(_ascended(problem, plan, monitor))
+        return problem, InferredAscent(_ascended(problem, plan, monitor))
     if how == "svi":
-        return problem, Inferred(_wandered(problem, plan, plan.max_passes, rng, monitor))
+        return problem, InferredAscent(_wandered(problem, plan, plan.max_passes, rng, monitor))
     if how == "adam":
-        return problem, Inferred(_climbed(problem, plan, rng, monitor))
+        return problem, InferredAscent(_climbed(problem, plan, rng, monitor))
     if how == "polished":
-        return problem, Inferred(_polished(problem, plan, rng, monitor))
+        return problem, InferredAscent(_polished(problem, plan, rng, monitor))
     return problem, _drawn(problem, plan, unit, rng, monitor)
 
 
@@ -371,7 +371,9 @@ def _ascended_in_single(problem: Problem, plan: Plan, monitor: Monitor, start: N
     return _unless_interrupted(way, lambda: polish(problem, way, monitor.journal.page("last polish")))
 
 
-def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor) -> Inferred:
+def _drawn(
+    problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.RandomState, monitor: Monitor
+) -> InferredAscent:
     """Gibbs sampling started from the variational belief, whose bound is reported."""
     start, interrupted, _ = _started(problem, plan, monitor)
     max_passes = 1 if interrupted else plan.max_passes
@@ -393,4 +395,4 @@ def _drawn(problem: Problem, plan: Plan, unit: np.ndarray, rng: np.random.Random
     )
     if draws.reason == "draws" and not monitor.interrupted:  # otherwise the user knows already that draws are missing
         warn_unless_mixed(draws.r_hat, draws.n_effective, stacklevel=6)
-    return Inferred(Ascent(ascent.point._replace(belief=draws.belief), draws.reason), draws)
+    return InferredAscent(Ascent(ascent.point._replace(belief=draws.belief), draws.reason), draws)

@@ -222,70 +222,70 @@ class Ascender:
         kept = self._page.read()
         if isinstance(kept, Ascent):
             return kept
-        climb = self._begun(start, before) if kept is None else _Climb.resumed(kept)
+        state = self._begun(start, before) if kept is None else _AscentState.resumed(kept)
         try:
-            reason = self._climbed(climb)
+            reason = self._continued(state)
         except KeyboardInterrupt:
             reason = "interrupt"
         finally:
             self._monitor.close()
-        return self._page.finish(Ascent(climb.best if self._is_bound else climb.point, reason))
+        return self._page.finish(Ascent(state.best if self._is_bound else state.point, reason))
 
-    def _begun(self, start: Natural | None, before: Belief | None) -> _Climb:
+    def _begun(self, start: Natural | None, before: Belief | None) -> _AscentState:
         """The first pass."""
         point = self._visit(Natural(*self._prior.start(self._reference)) if start is None else start, before)
         self._monitor.record(point.objective, accepted=True)
         near = _NEAR if self._nearly_newton else np.inf
-        climb = _Climb(point, min(self._memory, _affordable_memory(point)), near, self._longest)
-        self._page.note(climb.state)
-        return climb
+        state = _AscentState(point, min(self._memory, _affordable_memory(point)), near, self._longest)
+        self._page.note(state.fields)
+        return state
 
-    def _climbed(self, climb: _Climb) -> str:
+    def _continued(self, state: _AscentState) -> str:
         """Runs all other passes; returns the reason to end."""
         while True:
-            if climb.parts:
+            if state.parts:
                 assert self._stats_apart is not None
-                climb.part(self._stats_apart(climb.point.belief), self._longest_apart)
-                self._page.note(climb.state)
-            if climb.calm >= _CALM or climb.rate < _SHORTEST:
-                return "converged" if climb.calm >= _CALM else "stalled"
-            if self._is_known is not None and self._is_known(climb.point.belief):
+                state.part(self._stats_apart(state.point.belief), self._longest_apart)
+                self._page.note(state.fields)
+            if state.calm >= _CALM or state.rate < _SHORTEST:
+                return "converged" if state.calm >= _CALM else "stalled"
+            if self._is_known is not None and self._is_known(state.point.belief):
                 return "known"
-            if climb.n_passes >= self._max_passes or self._monitor.out_of_time:
-                return "passes" if climb.n_passes >= self._max_passes else "time"
-            self._step(climb)
-            climb.n_passes += 1
-            self._page.note(climb.state)
+            if state.n_passes >= self._max_passes or self._monitor.out_of_time:
+                return "passes" if state.n_passes >= self._max_passes else "time"
+            self._step(state)
+            state.n_passes += 1
+            self._page.note(state.fields)
 
-    def _step(self, climb: _Climb) -> None:
+    def _step(self, state: _AscentState) -> None:
         """One pass: propose, visit, accept or reject."""
-        point, extrapolated = climb.point, climb.may_extrapolate
+        point, extrapolated = state.point, state.may_extrapolate
         natural = (
-            extrapolate(climb.recent, self._prior, climb.rate) if extrapolated else point.towards_image(climb.rate)
+            extrapolate(state.recent, self._prior, state.rate) if extrapolated else point.towards_image(state.rate)
         )
-        candidate = self._try(natural, point, climb)
+        candidate = self._try(natural, point, state)
         if candidate is None:  # no pass was made, so there is no bound to record
-            self._reject(climb, extrapolated)
+            self._reject(state, extrapolated)
             return
         gain = candidate.objective - point.objective if self._is_bound else candidate.belief.moved_from(point.belief)
         lost = self._noise if self._is_bound else _MOST_LOST
         accepted = candidate.objective >= point.objective - lost * _size(point)
         self._monitor.record(candidate.objective, accepted)
         if accepted:
-            climb.accept(candidate, gain, extrapolated, ascending=self._is_bound)
+            state.accept(candidate, gain, extrapolated, ascending=self._is_bound)
             enough = self._tol * _size(candidate)
-            if climb.apart:  # steps that hold other classes fixed do not show what remains to be gained
-                climb.calm = 0
+            if state.apart:  # steps that hold other classes fixed do not show what remains to be gained
+                state.calm = 0
             elif self._nearly_newton:
-                climb.calm = _CALM if _MOST_PROMISED * promised(candidate, self._prior) <= enough else 0
+                state.calm = _CALM if _MOST_PROMISED * promised(candidate, self._prior) <= enough else 0
             else:
-                climb.calm = climb.calm + 1 if climb.to_come <= enough else 0
+                state.calm = state.calm + 1 if state.to_come <= enough else 0
         else:
-            self._reject(climb, extrapolated)
+            self._reject(state, extrapolated)
 
-    def _reject(self, climb: _Climb, extrapolated: bool) -> None:
-        climb.reject(extrapolated)
-        climb.parts = self._stats_apart is not None and not climb.apart and climb.rate < _APART
+    def _reject(self, state: _AscentState, extrapolated: bool) -> None:
+        state.reject(extrapolated)
+        state.parts = self._stats_apart is not None and not state.apart and state.rate < _APART
 
     def _visit(self, natural: Natural, before: Belief | None, rate: float = 1.0, apart: bool = False) -> Point:
         if before is None or rate == self._longest:
@@ -298,7 +298,7 @@ class Ascender:
         stats = self._stats_apart(belief) if apart and self._stats_apart is not None else self._stats_at(belief)
         return Point(natural, belief, stats, objective(stats.bound, self._prior, belief))
 
-    def _try(self, natural: Natural, point: Point, climb: _Climb) -> Point | None:
+    def _try(self, natural: Natural, point: Point, state: _AscentState) -> Point | None:
         """The point at ``natural``, or None if that implies no proper belief.
 
         Extrapolated sums have weights of either sign, so they need not be the sums of any rows. The more classes there
@@ -306,13 +306,13 @@ class Ascender:
         """
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a step that overflows is rejected
-                candidate = self._visit(natural, point.belief, climb.rate, apart=climb.apart > 1)
+                candidate = self._visit(natural, point.belief, state.rate, apart=state.apart > 1)
         except NotPositiveDefiniteError:
             return None
         return candidate if np.isfinite(candidate.objective) else candidate._replace(objective=-np.inf)
 
 
-class _Climb:
+class _AscentState:
     """State of an ascent: the points it may combine, the length of its steps, and how near it is to convergence."""
 
     def __init__(self, start: Point, memory: int, near: float, longest: float = 1.0) -> None:
@@ -329,15 +329,15 @@ class _Climb:
         self.parts, self.n_passes = False, 1
 
     @property
-    def state(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The complete state, for `resumed`; later steps replace its objects but do not modify them."""
         return dict(vars(self))
 
     @classmethod
-    def resumed(cls, state: dict[str, Any]) -> _Climb:
-        climb = cls.__new__(cls)
-        vars(climb).update(state)
-        return climb
+    def resumed(cls, fields: dict[str, Any]) -> _AscentState:
+        state = cls.__new__(cls)
+        vars(state).update(fields)
+        return state
 
     @property
     def may_extrapolate(self) -> bool:

@@ -37,7 +37,7 @@ from .engine import Problem, Stats, add, objective
 from .gaussian import Belief
 from .minibatches import FALL, Adaptive, Rate, Walk
 from .monitor import Monitor
-from .single import in_single
+from .single_precision import in_single
 from .steps import Ascent, Natural, Point, ascend
 
 #: Rows of a minibatch per weight, and their minimum and maximum. An update of the weights costs m^3 and a row m^2: with
@@ -123,7 +123,7 @@ def wander(
     watch : function of passes and natural parameters, optional
         Called after every step with the average so far.
     single : bool
-        Whether minibatches are summed in single precision (`softmargin.single`).
+        Whether minibatches are summed in single precision (`softmargin.single_precision`).
     gives_up : bool
         Whether the walk ends when it is worse than the prior, so that the caller can try another method.
 

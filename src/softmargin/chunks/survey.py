@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..columns import Moments
+from ..columns import ColumnMoments
 from ..sampling import allotted
 from .blocks import dense, rows_in_block
 from .labels import LabelTypes
@@ -70,14 +70,14 @@ class Totals(NamedTuple):
     labels: np.ndarray
     rows: np.ndarray
     copies: np.ndarray
-    moments: Moments
+    moments: ColumnMoments
     n_rows: int
 
     @classmethod
     def of(cls, batch: Checked) -> Totals:
         labels, codes = np.unique(batch.y, return_inverse=True)
         rows, copies = (np.bincount(codes, each, len(labels)) for each in (None, batch.copies))
-        moments = reduce(Moments.merged, (Moments.of(block.X, block.copies) for _, block in batch.blocks()))
+        moments = reduce(ColumnMoments.merged, (ColumnMoments.of(block.X, block.copies) for _, block in batch.blocks()))
         return cls(labels, rows, copies, moments, len(batch.y))
 
     def merged(self, other: Totals) -> Totals:

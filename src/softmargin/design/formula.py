@@ -192,7 +192,7 @@ def _spline(call: Any) -> tuple[str, Any]:
 # Evaluation --------------------------------------------------------------------------------------
 
 
-class _Known:
+class FormulaNames:
     """Names that a formula may use besides columns: NumPy as ``np``, and formulae's transforms."""
 
     @property
@@ -229,8 +229,8 @@ class FormulaColumns:
         try:
             with np.errstate(all="ignore"):
                 for term in rest:  # means and knots come from rows where the term is not missing
-                    term.set_type(frame[~_any(missing, term, len(frame))], _Known())
-                model = DesignMatrices(Model(*terms), frame, _Known())
+                    term.set_type(frame[~_any(missing, term, len(frame))], FormulaNames())
+                model = DesignMatrices(Model(*terms), frame, FormulaNames())
         except (KeyError, AttributeError) as error:
             raise ValueError(
                 f"Unknown name in the formula: {error}. Besides columns, functions of NumPy, such as np.log, and of "
@@ -304,7 +304,7 @@ def _variables(terms: list[Any], X: Any) -> list[str]:
     """The columns that terms use, in order; names of known functions need not be columns."""
     used = dict.fromkeys(name for term in terms for name in sorted(term.var_names) if name)
     known = set(tables.names(X))
-    wanted = [name for name in used if name in known or name not in _Known().namespace]
+    wanted = [name for name in used if name in known or name not in FormulaNames().namespace]
     tables.check_names(X, wanted)
     return wanted
 
@@ -353,4 +353,4 @@ def _forget_rows(terms: list[Any]) -> None:
         for component in term.components:
             component.value = component._intermediate_data = None
             if hasattr(component, "env"):
-                component.env = _Known()
+                component.env = FormulaNames()

@@ -19,7 +19,7 @@ from ..checkpoint import CUT_SHORT, Checkpoint, Journal
 from ..chunks import Source, Table, n_threads, one_blas_thread, source_of
 from ..devices import PRECISIONS, Place, on_host, placed
 from ..engine import Problem
-from ..inference import DRAWABLE, HINGES, INFERENCES, Inferred, Plan, infer
+from ..inference import DRAWABLE, HINGES, INFERENCES, InferredAscent, Plan, infer
 from ..likelihoods import LOSSES, Likelihood, Loss, known_loss, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink, word_of
 from ..monitor import InterruptedFitWarning, Monitor
@@ -38,7 +38,7 @@ from ..validation import (
 )
 from .fitted import FittedClassifier
 from .found import Data, Found, Parts
-from .nested import KernelParameters
+from .kernel_parameters import KernelParameters
 from .predictions import kept_on_failure
 from .reading import data_of, share_correct
 
@@ -157,7 +157,7 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
 
     def _inferred(
         self, problem: Problem, data: Data, rng: np.random.RandomState, monitor: Monitor, place: Place | None
-    ) -> tuple[Problem, Inferred, Record]:
+    ) -> tuple[Problem, InferredAscent, Record]:
         """Runs the inference, on the host or on a device; returns the belief and each row's leave-one-out moments."""
         there, unit = problem, data.unit
         if place is not None and (not problem.prior.is_plain or data.is_missing(data.X.shape[1])):

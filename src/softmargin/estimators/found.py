@@ -10,7 +10,7 @@ from ..chunks import Whole, dense
 from ..columns import Columns, describe
 from ..engine import Problem
 from ..imputation import ColumnModel
-from ..inference import Inferred
+from ..inference import InferredAscent
 from ..likelihoods import Likelihood
 from ..links import Link
 from ..monitor import Monitor
@@ -110,7 +110,7 @@ class Found(NamedTuple):
     data: Data
     parts: Parts
     problem: Problem
-    inferred: Inferred
+    inferred: InferredAscent
     stream: Stream | None
     monitor: Monitor
     link: Link

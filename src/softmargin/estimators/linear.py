@@ -12,7 +12,7 @@ from ..monitor import Monitor
 from ..priors import Known, LaplaceZero, Structured
 from ..validation import refuse_empty_columns
 from .base import Data, Found, Parts
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss_of, with_gaps
+from .fixed_effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss_of, with_gaps
 from .partial import StreamingClassifier
 from .wide import is_wide, reduced, with_variance
 

@@ -16,7 +16,7 @@ from ..chunks import Table, dense, n_threads, one_blas_thread, rows_in_block
 from ..engine import Problem
 from ..frequencies import HOWS
 from ..inducing import AUTO_POINTS, MERGED_NUMBERS
-from ..inference import Inferred, Plan
+from ..inference import InferredAscent, Plan
 from ..likelihoods import LOSSES, Loss
 from ..machine import Arrival, Frame, Journey, Machine, travel, travelling_kernel
 from ..monitor import Monitor
@@ -332,7 +332,7 @@ class BayesianKernelMachine(TunedClassifier):
         rows: Any = ParticleRows(machine.rows, np.empty(0, dtype=found.problem.table.reference.dtype))
         problem = replace(found.problem, rows=rows, prior=Ridge.isotropic(machine.rows.n_weights), _kept={})
         point: Any = found.inferred.ascent.point._replace(belief=cloud)
-        return found._replace(problem=problem, inferred=Inferred(Ascent(point, reason)), stream=cast(Any, stream))
+        return found._replace(problem=problem, inferred=InferredAscent(Ascent(point, reason)), stream=cast(Any, stream))
 
     def _keep(self, found: Found) -> None:
         super()._keep(found)
@@ -376,7 +376,9 @@ class BayesianKernelMachine(TunedClassifier):
         problem: Any = Problem(table, self.rows_, stream.machine.likelihood, self._weight_prior)
         point: Any = Point(None, None, None, self.bound_)  # type: ignore[arg-type]
         parts = Parts(stream.machine.rows, self._weight_prior, self.loss_, self.tune_history_)
-        found = Found(data, parts, problem, Inferred(Ascent(point, reason)), None, monitor, link, log_loss, totals)
+        found = Found(
+            data, parts, problem, InferredAscent(Ascent(point, reason)), None, monitor, link, log_loss, totals
+        )
         return self._settled(found, stream._replace(state=state), reason)
 
     def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:

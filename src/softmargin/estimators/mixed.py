@@ -20,7 +20,7 @@ from ..rows import CurvedRows, Factor, GroupedRows, InducingRows, LinearRows, be
 from ..validation import refuse_empty_columns
 from .base import LINKS, Data, Found, Parts
 from .designed import DesignedClassifier
-from .effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss_of, with_gaps
+from .fixed_effects import FixedEffectsMixin, check_fixed_effects, fixed_effects, loss_of, with_gaps
 from .kernel_effects import check_kernel_effects, kernel_effects, refuse_gaps
 
 VARIANCE_PRIORS = ("inverse-gamma", "half-cauchy")

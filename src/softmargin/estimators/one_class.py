@@ -16,7 +16,7 @@ from ..streaming import Record
 from ..validation import check_rows, check_weights
 from .base import Data, Found
 from .kernel import KERNELS
-from .nested import KernelParameters
+from .kernel_parameters import KernelParameters
 from .predictions import kept_on_failure
 from .svc import BayesianSVC
 

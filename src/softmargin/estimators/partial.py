@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from ..chunks import n_threads, one_blas_thread
-from ..inference import Inferred
+from ..inference import InferredAscent
 from ..monitor import Monitor
 from ..parameters import share
 from ..priors import Prior
@@ -101,7 +101,7 @@ class StreamingClassifier(BayesianClassifier):
             )
             link, log_loss = self._fit_link(stream.record, data.n_classes, near=getattr(self, "link_", None))
         totals = data.class_totals if first else data.class_totals + (1 - self.forgetting) * self._class_totals
-        return Found(data, parts, problem, Inferred(ascent), stream, monitor, link, log_loss, totals)
+        return Found(data, parts, problem, InferredAscent(ascent), stream, monitor, link, log_loss, totals)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -33,7 +33,7 @@ class Turn(NamedTuple):
     without: Without | None
 
 
-class Data(NamedTuple):
+class ChainData(NamedTuple):
     """Data shared by all chains of a problem, with labels and weights block by block."""
 
     problem: Problem
@@ -44,7 +44,7 @@ class Data(NamedTuple):
     reference: Array
 
     @classmethod
-    def of(cls, problem: Problem, unit: Array | None) -> Data:
+    def of(cls, problem: Problem, unit: Array | None) -> ChainData:
         table = problem.table
         y, weight = to_numpy(table.y), to_numpy(table.weight)
         unit = np.minimum(weight, 1) if unit is None else to_numpy(unit)
@@ -72,7 +72,7 @@ class _Block(NamedTuple):
 class Chain:
     """The state of a chain: weights, what the prior infers besides them, and the sites of each block's rows."""
 
-    def __init__(self, data: Data, start: Any, rng: np.random.Generator) -> None:
+    def __init__(self, data: ChainData, start: Any, rng: np.random.Generator) -> None:
         self._data, self._prior = data, data.problem.prior
         # One stream for each block and one for the weights, so that draws do not depend on the number of threads.
         streams: list[Any] = rng.spawn(1 + len(data.y))

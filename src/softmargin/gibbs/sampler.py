@@ -11,7 +11,7 @@ from ..arrays import Array
 from ..chunks import one_blas_thread
 from ..engine import Problem
 from ..monitor import Monitor
-from .chain import Chain, Data, take_turns
+from .chain import Chain, ChainData, take_turns
 from .draws import Draws, Kept
 
 #: The least number of draws of each chain, even if the sampler is stopped immediately.
@@ -47,7 +47,7 @@ def sample(
             f"n_draws, thin and n_chains must be positive and warm_up not negative, got {n_draws}, {thin}, {n_chains} "
             f"and {warm_up}."
         )
-    data, monitor = Data.of(problem, unit), monitor if monitor is not None else Monitor()
+    data, monitor = ChainData.of(problem, unit), monitor if monitor is not None else Monitor()
     kept, reason = Kept(problem.prior, problem.table.n_rows), "draws"
     with one_blas_thread:
         chains = _begun(data, _beliefs(problem, starts, n_chains), rng)
@@ -83,7 +83,7 @@ def _beliefs(problem: Problem, starts: Any, n_chains: int) -> Sequence[Any]:
     return [starts] * n_chains
 
 
-def _begun(data: Data, starts: Sequence[Any], rng: Any) -> list[Chain]:
+def _begun(data: ChainData, starts: Sequence[Any], rng: Any) -> list[Chain]:
     """Chains at their starts, each with its own random stream, so that none depends on the number of chains."""
     seed = np.random.default_rng(rng).integers(2**63, size=4)
     streams = np.random.default_rng(seed).spawn(len(starts))

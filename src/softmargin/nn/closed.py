@@ -14,7 +14,7 @@ from ..rows import ClasswiseRows
 
 #: Losses whose expectations are bounds, as minibatches require, and the ways to combine classes in them.
 LOSSES = ("hinge", "hinge-augmented", "logistic", "logistic-jj")
-MEETINGS = ("auto", "weston-watkins", "ovr", "softmax")
+MULTI_CLASS = ("auto", "weston-watkins", "ovr", "softmax")
 
 
 def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
@@ -24,7 +24,7 @@ def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
         one_of("loss", given, LOSSES)
     elif not given.is_bound:
         raise ValueError(f"loss={loss!r} is not a bound, which minibatches require.")
-    one_of("multi_class", multi_class, MEETINGS)
+    one_of("multi_class", multi_class, MULTI_CLASS)
     if multi_class == "softmax" and not (isinstance(given, str) and given == "logistic"):
         raise ValueError(f"multi_class='softmax' requires loss='logistic', got {loss!r}.")
     return given

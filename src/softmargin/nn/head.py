@@ -22,8 +22,8 @@ from ..rows import Features, InducingRows
 from ..streaming import Record
 from ..uncertainty import mutual_information_of, normal_draws, variation_ratio_of
 from .closed import checked, checked_loss, known_to
-from .memory import Memory
-from .objective import Moments, Terms, Told, expected_log_likelihood, units_of, with_slopes
+from .objective import BatchResult, Moments, Terms, expected_log_likelihood, units_of, with_slopes
+from .state import HeadState
 
 MEASURES = ("variation_ratio", "entropy", "mutual_information")
 #: Variances of the function and of an offset in the initial kernel, which tuning may change.
@@ -32,7 +32,7 @@ _VARIANCE, _OFFSET = 4.0, 1.0
 _MOMENTUM = 0.1
 
 
-class MarginHead(Memory):
+class MarginHead(HeadState):
     r"""Bayesian support vector machine (or Gaussian process classifier) on the features of any network.
 
     Latent functions are Gaussian processes of the features, approximated with inducing points: with
@@ -228,14 +228,14 @@ class MarginHead(Memory):
         so that all have the same belief.
         """
         X = _wide(features)
-        told = self._told(X.detach(), y)
+        result = self._batch_result(X.detach(), y)
         if self._kl is None:
             self._kl = self.divergence()
-        divergence, likelihood = self._kl / n_total, with_slopes(X, told.likelihood, told.slopes)
-        self.last_terms = torch.stack([told.likelihood, divergence])
+        divergence, likelihood = self._kl / n_total, with_slopes(X, result.likelihood, result.slopes)
+        self.last_terms = torch.stack([result.likelihood, divergence])
         if self.training:
             with torch.no_grad():
-                self._step(told, len(y), n_total)
+                self._step(result, len(y), n_total)
         return -likelihood + self.kl_weight * divergence
 
     def divergence(self) -> Tensor:
@@ -247,18 +247,18 @@ class MarginHead(Memory):
 
         return torch.vmap(of_class)(self.means, self.roots, self.log_dets).sum()
 
-    def _told(self, X: Tensor, y: Tensor) -> Told:
+    def _batch_result(self, X: Tensor, y: Tensor) -> BatchResult:
         """Terms, gradient and sums of a minibatch; on a GPU, the work is recorded once and then replayed."""
         # Labels as likelihoods expect them: -1 and +1, or codes.
         labels = (2 * y - 1 if self.n_functions == 1 else y).to(torch.float64)
         key = (X.shape, X.dtype, X.device, self.training, self.means.data_ptr(), id(self.kernel))
-        if key not in self._ways:
-            self._ways[key] = replayed(self._tell, X, labels)
-        told = self._ways[key](X, labels)
+        if key not in self._recorded:
+            self._recorded[key] = replayed(self._compute, X, labels)
+        result = self._recorded[key](X, labels)
         # A replay overwrites its results, and these may be needed after the next minibatch.
-        return told._replace(likelihood=told.likelihood.clone(), slopes=told.slopes.clone())
+        return result._replace(likelihood=result.likelihood.clone(), slopes=result.slopes.clone())
 
-    def _tell(self, X: Tensor, labels: Tensor) -> Told:
+    def _compute(self, X: Tensor, labels: Tensor) -> BatchResult:
         with torch.enable_grad():
             X = X.detach().requires_grad_(True)
             center, spread = self._units(X)
@@ -269,7 +269,7 @@ class MarginHead(Memory):
         w, b = (part.reshape(len(part), -1) for part in (sites.w, sites.b))
         phi = lifted.phi.detach()
         G, h = torch.vmap(lambda w, b: Features(phi, phi[:, 0]).gather(w, b), in_dims=1)(w, b)
-        return Told(likelihood.detach(), slopes, center.detach(), spread.detach(), G, h)
+        return BatchResult(likelihood.detach(), slopes, center.detach(), spread.detach(), G, h)
 
     def _units(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the features: of these rows in training, if several; else the running ones."""
@@ -297,12 +297,12 @@ class MarginHead(Memory):
             mu, v = torch.vmap(of_class, out_dims=1)(means, roots)
         return Moments(mu[:, 0], v[:, 0]) if self.n_functions == 1 else Moments(mu, v)
 
-    def _step(self, told: Told, n_rows: int, n_total: int) -> None:
+    def _step(self, result: BatchResult, n_rows: int, n_total: int) -> None:
         """Updates the running units; after every few minibatches, blends their sums into ``G`` and ``h``, and updates
         the belief."""
-        self.center.lerp_(told.center.to(self.center.dtype), _MOMENTUM)
-        self.spread.lerp_(told.spread.to(self.spread.dtype), _MOMENTUM)
-        sums = told.G, told.h, torch.full((1,), float(n_rows), dtype=torch.float64, device=told.G.device)
+        self.center.lerp_(result.center.to(self.center.dtype), _MOMENTUM)
+        self.spread.lerp_(result.spread.to(self.spread.dtype), _MOMENTUM)
+        sums = result.G, result.h, torch.full((1,), float(n_rows), dtype=torch.float64, device=result.G.device)
         sums = sums if self._pending is None else combined(self._pending, 1, sums)
         self._n_pending += 1
         if self._n_pending < self.every:

@@ -20,7 +20,7 @@ class Moments(NamedTuple):
     variance: Tensor
 
 
-class Told(NamedTuple):
+class BatchResult(NamedTuple):
     """Results for a minibatch: mean log-likelihood, its gradient in the features, their units, and the sums."""
 
     likelihood: Tensor

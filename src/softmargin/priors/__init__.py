@@ -6,8 +6,8 @@ import numpy as np
 
 from ..arrays import Array
 from .classwise import Classwise
-from .covariance import Covariance, Standard, Variances
 from .imputing import Imputing, Known, choices
+from .random_effects import Covariance, Standard, Variances
 from .ridge import Ridge
 from .selection import LaplaceZero, Selection
 from .structured import Inferred, Part, Structured

@@ -18,7 +18,7 @@ from .. import arrow
 from ..arrays import Array, cholesky
 from ..arrow import Layout
 from ..gaussian import from_natural, kl
-from .covariance import GroupPrior
+from .random_effects import GroupPrior
 from .ridge import Ridge, start_from_precision
 from .selection import LaplaceZero
 from .variance import VarianceComponents

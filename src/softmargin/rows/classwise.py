@@ -79,12 +79,12 @@ class ClasswiseFeatures(NamedTuple):
         columns = [self.base.at(own) for own in weights]
         return namespace(*columns).stack(columns, axis=1)
 
-    def seen(self, weights: Array) -> Array:
+    def latent_of(self, weights: Array) -> Array:
         """Latent values (row by class) under weights (weight by class)."""
-        return self.base.seen(weights)
+        return self.base.latent_of(weights)
 
     def pulled(self, values: Array) -> Array:
-        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `seen`."""
+        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `latent_of`."""
         return self.base.pulled(values)
 
     def settled(

@@ -43,12 +43,12 @@ class Features(NamedTuple):
         r""":math:`\phi^T u` for known weights."""
         return as_float64(self.phi @ like(weights, self.phi))
 
-    def seen(self, weights: Array) -> Array:
+    def latent_of(self, weights: Array) -> Array:
         """Latent values (row by class) under the weights (weight by class) of several classes."""
         return self.at(weights)
 
     def pulled(self, values: Array) -> Array:
-        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `seen`."""
+        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `latent_of`."""
         return as_float64(self.phi.T @ like(values, self.phi))
 
     def cross(self, belief: Belief) -> Array:

@@ -96,12 +96,12 @@ class GroupedFeatures(NamedTuple):
             f += z * core.take(place)
         return as_float64(f)
 
-    def seen(self, weights: np.ndarray) -> np.ndarray:
+    def latent_of(self, weights: np.ndarray) -> np.ndarray:
         """Latent values (row by class) under the weights (weight by class) of several classes."""
         return np.stack([self.at(own) for own in weights.T], axis=1)
 
     def pulled(self, values: np.ndarray) -> np.ndarray:
-        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `seen`."""
+        r""":math:`\sum_i \phi_i x_i^T`: the transpose of `latent_of`."""
         out = []
         for x in values.T:
             own = [as_float64(x @ self.phi), *(members.pulled(x).ravel() for members in self.crossed)]

@@ -24,13 +24,8 @@ from .errors import StoreError
 _ELSEWHERE = ("active", "adversarial", "cli", "comparison", "demo", "evaluation", "nn", "plot", "report", "store")
 #: Where two classes share a name, the newer one is written under another.
 _RENAMED = {
-    "softmargin.adam.Adam": "AdamOfBeliefs",
     "softmargin.chunks.sources.Batch": "SourceBatch",
-    "softmargin.columns.Moments": "ColumnMoments",
     "softmargin.design.design.Factor": "DesignFactor",
-    "softmargin.design.formula._Known": "FormulaNames",
-    "softmargin.gibbs.chain.Data": "ChainData",
-    "softmargin.inference.Inferred": "InferredAscent",
 }
 #: The name in files of paths, of whatever system.
 _PATH = "Path"

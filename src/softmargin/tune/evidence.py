@@ -16,7 +16,7 @@ from ..likelihoods import Likelihood, Logistic, OneVersusRest, Quadrature, Sites
 from ..priors import Classwise, Ridge
 from ..rows import ClasswiseFeatures, Features, InducingRows, Latent
 from ..rows.slopes import Slopes, bound_slopes, in_points, in_theta
-from ..single import narrowed
+from ..single_precision import narrowed
 from ..together import step_together
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class Evidence:
         alone = self._implied(features, at.asked)
 
         def in_block(index: int, x: Array) -> Array:
-            return self._likelihood.answer(self._blocks[index][1], at.ties[index], features[index].seen(x))
+            return self._likelihood.answer(self._blocks[index][1], at.ties[index], features[index].latent_of(x))
 
         def answer(x: Array) -> Array:
             weights = [weight[:, None] for _, _, weight in self._blocks]

@@ -10,7 +10,7 @@ from ..chunks import Table, dense
 from ..columns import Columns, rounded
 from ..engine import Problem
 from ..inducing import MERGED_NUMBERS, explaining, merged, placed, scattered_points
-from ..inference import Inferred
+from ..inference import InferredAscent
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..links import fit_softmax_link, log_losses
@@ -132,7 +132,7 @@ class Judges(NamedTuple):
     def left_out_losses(self, kernel: Kernel, likelihood: Likelihood, monitor: Monitor | None = None) -> np.ndarray:
         """The leave-one-out log loss of each row under a kernel, with a link fitted to all rows; NaN if unknown."""
         problem, ascent = self._fitted(kernel, likelihood, monitor)
-        record = Inferred(ascent).record(problem, self.unit)
+        record = InferredAscent(ascent).record(problem, self.unit)
         return np.where(record.weight > 0, record.losses(record.link()), np.nan)
 
     def losses_on(

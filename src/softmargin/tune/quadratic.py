@@ -122,14 +122,14 @@ def _at_its_mean(belief: Any) -> Any:
     return belief._replace(root=np.eye(len(belief.mean)), log_det=0.0)
 
 
-class Held(Evidence):
+class FixedQuadratics(Evidence):
     """The objective with fixed quadratics, at its optimum over beliefs, which is one update away."""
 
     _constants: list[np.ndarray]
     _squares: list[np.ndarray]
 
     @classmethod
-    def touching(cls, evidence: Evidence, judged: Judged) -> Held:
+    def touching(cls, evidence: Evidence, judged: Judged) -> FixedQuadratics:
         """The rows of an evidence, with quadratics that are tangent at a belief."""
         held = _like(cls, evidence)
         held._n_updates = 1
@@ -197,7 +197,7 @@ class _Joint(NamedTuple):
 
     search: Search
     space: Space
-    held: Held
+    held: FixedQuadratics
     is_candidate: bool
 
     def start(self, x: np.ndarray) -> np.ndarray:
@@ -222,7 +222,7 @@ class _Joint(NamedTuple):
 def by_rounds(n_evaluations: int, joint: bool = False) -> Optimiser:
     """Algorithm 1: alternates updates of the belief with a few evaluations of the kernel until convergence."""
 
-    def second_stage(search: Search, space: Space, held: Held, x: np.ndarray) -> np.ndarray:
+    def second_stage(search: Search, space: Space, held: FixedQuadratics, x: np.ndarray) -> np.ndarray:
         if not joint:
             return _raised(lambda x: search.weighed(x, held.at, is_candidate=False), x, space.farthest, n_evaluations)
         loss = _Joint(search, space, held, is_candidate=False)
@@ -237,7 +237,7 @@ def by_rounds(n_evaluations: int, joint: bool = False) -> Optimiser:
         for _ in range(_ROUNDS_WHEN_NEAR if near else _MOST_ROUNDS):
             if search.last is None or calm == _CALM:
                 break
-            step = second_stage(search, space, Held.touching(search.evidence, search.last), x) - x
+            step = second_stage(search, space, FixedQuadratics.touching(search.evidence, search.last), x) - x
             loss_before, way_before, x = loss, way, x + rate * step
             (loss, _), way = search(x), float(np.max(np.abs(step) / space.deviation))
             if is_bound:
@@ -256,7 +256,7 @@ def by_joint_ascent(search: Search, space: Space, x: np.ndarray, near: bool = Fa
     search(x)
     if search.last is None:
         return
-    loss = _Joint(search, space, Held.touching(search.evidence, search.last), is_candidate=True)
+    loss = _Joint(search, space, FixedQuadratics.touching(search.evidence, search.last), is_candidate=True)
     options = {"ftol": _JOINT_TOLERANCE, "maxiter": _JOINT_ITERATIONS_WHEN_NEAR if near else _JOINT_ITERATIONS}
     minimize(loss, loss.start(x), jac=True, method="L-BFGS-B", bounds=_within(loss.farthest), options=options)
     loss.held.pass_on(search.evidence)

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from softmargin import FourierFeatures, features
+from softmargin import FourierFeatures, fourier_features
 from softmargin.kernels import RBF, Constant, Linear, Matern, White
 
 
@@ -80,7 +80,7 @@ def test_single_precision_stays_so(X):
 def test_blocks_equal_the_whole(X, monkeypatch):
     fitted = FourierFeatures(n_frequencies=4, random_state=0).fit(X)
     whole = fitted.transform(X)
-    monkeypatch.setattr(features, "rows_in_block", lambda *sizes: 5)
+    monkeypatch.setattr(fourier_features, "rows_in_block", lambda *sizes: 5)
     assert_allclose(fitted.transform(X), whole, rtol=1e-12)
 
 

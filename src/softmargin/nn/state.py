@@ -14,7 +14,7 @@ from ..kernels import RBF, Constant, Kernel
 from ..links import Link, LogisticLink, SoftmaxLink
 
 
-class Memory(nn.Module):
+class HeadState(nn.Module):
     """Units of features, kernel, points, belief, sums and link, all in double precision; no points before a fit."""
 
     center: Tensor
@@ -37,7 +37,7 @@ class Memory(nn.Module):
         self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
         #: The divergence of the belief, and recorded work by the shape of the minibatch.
         self._kl: Tensor | None = None
-        self._ways: dict[Any, Callable[..., Any]] = {}
+        self._recorded: dict[Any, Callable[..., Any]] = {}
         C, m = self.n_functions, 0
         shapes = {"center": (n_features,), "spread": (n_features,), "log_kernel": (3,), "points": (m, n_features)}
         shapes |= {"whitener": (m, m), "means": (C, m), "roots": (C, m, m), "log_dets": (C,), "G": (C, m, m)}
@@ -75,7 +75,7 @@ class Memory(nn.Module):
         """Takes over the state of a fitted model."""
         for name, value in known.items():
             setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
-        self._pending, self._n_pending, self._kl, self._ways = None, 0, None, {}  # these belong to other points
+        self._pending, self._n_pending, self._kl, self._recorded = None, 0, None, {}  # these belong to other points
 
     def _keep_link(self, link: Any) -> None:
         numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
@@ -91,4 +91,4 @@ class Memory(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_ways": {}}  # recorded work cannot be copied
+        return super().__getstate__() | {"_recorded": {}}  # recorded work cannot be copied

@@ -10,7 +10,7 @@ from scipy.stats import invgamma, invwishart
 
 import references_structured as naive
 from softmargin.priors import Covariance, Part, Ridge, Structured, Variances
-from softmargin.priors.covariance import Scales
+from softmargin.priors.random_effects import Scales
 from softmargin.priors.variance import InverseGamma
 from softmargin.wishart import InverseWishart
 
