@@ -168,7 +168,7 @@ def joint_share(
 
     def tied(index: int, x: Array) -> Array:
         rows, features = slice(index * size, (index + 1) * size), problem.features(index)
-        f = features.seen(x)
+        f = features.latent_of(x)
         return features.pulled(weight[rows, None] * (diagonal[rows] * f - bent(rows, f)))
 
     def bent(rows: slice, f: Array) -> Array:
@@ -179,11 +179,11 @@ def joint_share(
         features, one = problem.rows.lift(dense(X[row])), unit[row, None]
 
         def answer(x: Array) -> Array:
-            own = one * bent(row, features.seen(x))
+            own = one * bent(row, features.latent_of(x))
             return summed(sweep(partial(tied, x=x), problem.table.n_blocks, problem.n_jobs)) + features.pulled(own)
 
         towards = responding.shifted(features.pulled(one * slope[row]))
-        return features.seen(step_together(answer, towards, responding))[0, :]
+        return features.latent_of(step_together(answer, towards, responding))[0, :]
 
     steps = xp.where(apart.usable[:, None], mu - apart.mu, xp.zeros_like(mu))
     steps = to_numpy(steps - xp.mean(steps, axis=1, keepdims=True))
