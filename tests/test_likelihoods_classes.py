@@ -226,18 +226,48 @@ def test_the_curvature_is_the_diagonal_of_the_second_derivatives(likelihood):
         assert_allclose(curvature, likelihood.sites(y, mu, v).w, rtol=1e-12)
 
 
+def whole_hessians(likelihood, y, mu, v):
+    """The matrix of each row (row, class, class), by products with the unit vectors."""
+    hessian, units = likelihood.hessian(y, mu, v), np.eye(mu.shape[1])
+    products = [likelihood.hessian_times(y, hessian, np.broadcast_to(unit, mu.shape)) for unit in units]
+    return np.stack(products, axis=2)
+
+
+def slopes_moved(slopes, mu):
+    """Minus the derivatives of slopes (row, class) in every mean: (row, class, class)."""
+    return np.stack([-of_one_class(lambda t: slopes(t).T, mu, k, 1e-3).T for k in range(mu.shape[1])], axis=2)
+
+
+@pytest.mark.parametrize("likelihood", [bound for bound in BOUNDS if bound.couples], ids=repr)
+def test_the_hessian_is_the_slope_of_the_slopes(likelihood):
+    y, mu, v = table(variances=(0.1, 1.0))
+
+    def slopes(t):
+        _, w, b = likelihood.sites(y, t, v)
+        return b - w * t
+
+    found = whole_hessians(likelihood, y, mu, v)
+    assert_allclose(found, slopes_moved(slopes, mu), rtol=1e-5, atol=1e-7)
+    assert_allclose(np.einsum("ikk->ik", found), likelihood.curvature(y, mu, v), rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("base", [Hinge(), AugmentedHinge()], ids=repr)
-def test_the_curvature_of_soft_rivals_holds_the_shares(base):
+def test_the_hessian_of_soft_rivals_moves_their_shares(base):
+    """Exactly, where all rivals pull alike; elsewhere each rival's share moves as if it pulled like their mean."""
     y, mu, v = table()
-    held, hinge_of = naive.soft_rivals(y, mu), naive.exact_hinge if base == Hinge() else naive.augmented_hinge
+    likelihood, hinge_of = CrammerSinger(base), naive.exact_hinge if base == Hinge() else naive.augmented_hinge
 
-    def slope_of(k):
-        def slope(t):
-            _, w, b = naive.pairwise_sites(hinge_of, y, t, v, held)
-            return b[:, k] - w[:, k] * t[:, k]
+    def slopes(t, held=None):
+        _, w, b = naive.pairwise_sites(hinge_of, y, t, v, naive.soft_rivals(y, t) if held is None else held)
+        return b - w * t
 
-        return slope
-
-    for k in range(4):
-        wanted = -of_one_class(slope_of(k), mu, k, 1e-3)
-        assert_allclose(CrammerSinger(base).curvature(y, mu, v)[:, k], wanted, rtol=1e-5, atol=1e-7)
+    share = naive.soft_rivals(y, mu)
+    own = np.arange(4) == y[:, None]
+    mean_pull = np.sum(np.where(own, slopes(mu), 0), axis=1)[:, None, None]  # of the own class: the sum of all others
+    together = 2 * mean_pull * (share[:, :, None] * np.eye(4) - share[:, :, None] * share[:, None, :])
+    found = whole_hessians(likelihood, y, mu, v)
+    held = slopes_moved(lambda t: slopes(t, share), mu)
+    assert_allclose(found, held + together, rtol=1e-5, atol=1e-7)
+    assert_allclose(np.einsum("ikk->ik", found), likelihood.curvature(y, mu, v), rtol=1e-10, atol=1e-12)
+    mu, v = np.where(own, 1.0, -0.3) + 0 * mu, np.full_like(v, 0.5)
+    assert_allclose(whole_hessians(likelihood, y, mu, v), slopes_moved(slopes, mu), rtol=1e-5, atol=1e-7)

@@ -70,6 +70,32 @@ def test_particles_at_a_mode_lose_a_row_as_the_mode_does(rng):
     assert_allclose(few.mu, without.mu[::2], atol=0.1)
 
 
+def test_one_of_several_copies_is_left_out_as_one_of_as_many_rows(rng):
+    """Four copies are a row of weight four; and where it stands for others too, these remain."""
+    X, times = rng.normal(size=(30, 2)), rng.integers(1, 5, 30)
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=30) > 0, 1.0, -1.0)
+    rows, belief = LinearRows(np.zeros(2), np.ones(2)), from_natural(np.eye(3), np.ones(3))
+    mu = rng.normal(size=30)
+    merged = Problem(Table(X, y, times.astype(float), 30), rows, Quadrature(), Ridge.isotropic(3))
+    copies = np.repeat(np.arange(30), times)
+    table = Table(X[copies], y[copies], np.ones(len(copies)), 30)
+    one = left_out_of((mu, np.ones(30)), merged, belief, np.ones(30), times.astype(float))
+    other = left_out_of(
+        (mu[copies], np.ones(len(copies))), merged.over(table), belief, np.ones(len(copies)), np.ones(len(copies))
+    )
+    phi, bend = rows.lift(X).phi, expit(mu) * expit(-mu)
+    _, w, b = Quadrature().sites(y, mu, np.ones(30))
+    bend = Quadrature().curvature(y, mu, np.ones(30))
+    precision = np.eye(3) + (phi.T * (times * bend)) @ phi
+    for i in range(30):
+        gone = np.linalg.inv(precision - bend[i] * np.outer(phi[i], phi[i]))
+        assert one.mu[i] == pytest.approx(mu[i] - phi[i] @ gone @ phi[i] * (b - w * mu)[i], rel=1e-9)
+        wider = phi[i] @ (gone - np.linalg.inv(precision)) @ phi[i]
+        assert one.v[i] == pytest.approx(1 + wider, rel=1e-9)
+    first = np.searchsorted(copies, np.arange(30))
+    assert_allclose(other.mu[first][times == 1], one.mu[times == 1], rtol=1e-9)
+
+
 def test_a_row_that_makes_up_its_own_spread_cannot_be_left_out(rng):
     """Of many classes one is enough: the others know too little of this row to be bent by it."""
     X, weight = rng.normal(size=(20, 2)), np.append(np.ones(19), 1e6)
@@ -104,14 +130,20 @@ def test_an_estimator_leaves_rows_out_by_the_formula(name, temperature):
     if name == "moons":
         mu, v, w, b, bend = (part[:, None] for part in (mu, v, w, b, bend))
     got = [part.reshape(mu.shape) for part in record[:2]]
+    moved, alone = [], []
     for k in range(mu.shape[1]):
         precision = np.eye(rows.n_weights) + (phi.T * (weight * bend[:, k])) @ phi
         for i in range(0, len(mu), 17):
-            gone = np.linalg.inv(precision - weight[i] * bend[i, k] * np.outer(phi[i], phi[i]))
-            a, n = phi[i] @ gone @ phi[i], model.start.data.unit[i] / temperature
+            n = model.start.data.unit[i] / temperature
+            a = phi[i] @ np.linalg.inv(precision - n * bend[i, k] * np.outer(phi[i], phi[i])) @ phi[i]
+            moved.append(got[0][i, k] - mu[i, k])
+            alone.append(-n * a * (b - w * mu)[i, k])
             # Sums are in double precision, and features in that of the rows.
-            assert got[0][i, k] == pytest.approx(mu[i, k] - n * a * (b - w * mu)[i, k], rel=1e-5, abs=1e-6)
             assert got[1][i, k] == pytest.approx(v[i, k] + a - a / (1 + n * bend[i, k] * a), rel=1e-5)
+    # Classes that the loss couples all go the same share of the way that each would go alone.
+    share = 1.0 if name == "moons" else np.dot(moved, alone) / np.dot(alone, alone)
+    assert 0.4 < share <= 1
+    assert_allclose(moved, share * np.array(alone), rtol=1e-4, atol=1e-6)
     assert_allclose(np.hstack(model.link_), np.hstack(record.link()), rtol=1e-12)
     assert model.loo_log_loss_ == record.log_loss(model.link_)
 

@@ -180,9 +180,9 @@ def test_a_tighter_tolerance_changes_little(iris):
 @pytest.mark.parametrize(
     ("way", "share"),
     [
-        ({"multi_class": "weston-watkins"}, 0.5),
+        ({"multi_class": "weston-watkins"}, 0.3),
         ({"multi_class": "ovr"}, 0.15),
-        ({"multi_class": "softmax", "loss": "logistic"}, 0.5),
+        ({"multi_class": "softmax", "loss": "logistic"}, 0.2),
         ({"multi_class": "ovr", "loss": "logistic-jj"}, 0.05),
     ],
     ids=str,
@@ -200,8 +200,8 @@ def test_left_out_means_are_near_those_of_true_refits(way, share, overlapping):
     refits = [BayesianSVC(**settings).fit(np.delete(X, i, 0), np.delete(y, i)) for i in chosen]
     truth = np.array([fit.latent_mean_and_variance(X[[i]])[0][0] for fit, i in zip(refits, chosen, strict=True)])
     change = model.latent_mean_and_variance(X[chosen])[0] - truth
-    # Other rows answer to second order, and where classes meet the others of a row answer too: without them a row seems
-    # to move its classes apart by more than it does.  Most of the change is predicted, and its direction.
+    # Sites of other rows change too, to second order, and where classes meet all rows follow by the same share: most of
+    # the change is predicted, and its direction.
     assert np.sqrt(np.mean((without - truth) ** 2)) < share * np.sqrt(np.mean(change**2))
     predicted = model.latent_mean_and_variance(X[chosen])[0] - without
     assert np.corrcoef(predicted.ravel(), change.ravel())[0, 1] > 0.9
