@@ -11,6 +11,7 @@ from sklearn.svm import SVC
 
 import contracts
 import references
+from softmargin import BayesianLinearSVC
 from softmargin.chunks import Table
 from softmargin.engine import Problem
 from softmargin.kernels import RBF, Constant
@@ -58,13 +59,30 @@ def test_slopes_are_those_of_the_hinge_but_for_a_rounded_kink():
         return b - w * mu
 
     assert_allclose(slope(mu), y * (1 + np.clip(z / 0.1, -1, 1)), atol=1e-12)
-    # Averaged over a belief far wider than the floor, that slope bends as the expected hinge does.
+
+
+@pytest.mark.parametrize("v", [1.0, 0.04, 1e-3])
+@pytest.mark.parametrize("mu", [0.3, 0.93, 1.04])
+def test_curvature_is_that_of_the_rounded_kink_averaged_over_the_belief(mu, v):
+    likelihood, step = PointHinge(0.1), 1e-4
     mean_slope = [
-        references.normal_expectation(lambda f: 1 + np.clip((1 - f) / 0.1, -1, 1), m, 1.0, (0.9, 1.1))
-        for m in (0.3 - 1e-3, 0.3 + 1e-3)
+        references.normal_expectation(lambda f: 1 + np.clip((1 - f) / 0.1, -1, 1), m, v, (0.9, 1.1))
+        for m in (mu - step, mu + step)
     ]
-    k = likelihood.curvature(np.ones(1), np.array([0.3]), np.ones(1))
-    assert_allclose(k, -np.diff(mean_slope) / 2e-3, rtol=1e-2)
+    k = likelihood.curvature(np.ones(1), np.array([mu]), np.full(1, v))
+    assert_allclose(k, -np.diff(mean_slope) / (2 * step), rtol=1e-5, atol=1e-7)
+    exact = likelihood.curvature(np.ones(1), np.array([mu]), np.zeros(1))
+    assert exact == (10.0 if abs(1 - mu) < 0.1 else 0.0)
+
+
+def test_so_many_copies_that_nothing_is_uncertain_still_have_a_link():
+    """Eight places, a hundred thousand rows: the mode lies on kinks, which hold it where one copy is left out."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (100_000, 3)).astype(float)
+    y = rng.random(100_000) < 1 / (1 + np.exp(1 - 2 * X[:, 0]))
+    model = BayesianLinearSVC(inference="ecm").fit(X, y)
+    assert model.loo_log_loss_ < 0.6
+    assert_allclose(model.predict_proba([[0, 0, 0], [1, 0, 0]])[:, 1], [0.27, 0.73], atol=0.03)
 
 
 def test_what_it_says_of_itself():

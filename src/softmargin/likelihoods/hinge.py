@@ -128,9 +128,12 @@ class PointHinge:
         return Sites(self.log_density(y, mu), w, y * (1 + w))
 
     def curvature(self, y: Array, mu: Array, v: Array) -> Array:
-        """The curvature of the hinge averaged over the belief.
+        r"""The curvature averaged over the belief: :math:`P(|z + s \epsilon| < \delta) / \delta`, :math:`s = \sqrt v`.
 
-        The slope ``g`` itself changes only on the margin, at the support vectors. But leaving a row out moves the
-        others by as much as the belief is uncertain about them, and rows that reach the margin on the way resist.
+        The slope ``g`` itself changes only near the margin, at the support vectors. But leaving a row out moves the
+        others by as much as the belief is uncertain about them, and rows that reach the margin on the way resist. For
+        large ``v`` this is the curvature of `Hinge`; if rows are so many that ``v`` vanishes, that of the rounded kink.
         """
-        return Hinge().curvature(y, mu, v)
+        xp = namespace(z := 1 - y * mu)
+        s = xp.sqrt(xp.clip(v, 1e-300))
+        return (ndtr((self.floor - z) / s) - ndtr((-self.floor - z) / s)) / self.floor
