@@ -32,13 +32,11 @@ _CALM = 2
 _MOST_PROMISED = 3.0
 #: The factor by which the gain that remains is larger where classes are updated jointly.
 _BEYOND = 4.0
-#: Steps close to Newton steps are extrapolated only once one of them overshoots, or gains less than this share of the
-#: objective.
+#: Such steps are extrapolated only once one of them overshoots, or gains less than this share of the objective.
 _NEAR = 1e-3
 #: An objective that is no bound may fall before convergence, but not by more than this share of it in one step.
 _MOST_LOST = 0.5
-#: If joint steps of all classes have to be shorter than this, each class is updated by itself for a while: for this
-#: many steps the first time, and for at most this many.
+#: Joint steps shorter than this make way for steps class by class: for so many at first, and for at most so many.
 _APART, _FIRST_APART, _MOST_APART = 0.25, 2, 16
 #: Without a bound, step lengths are halved when a step goes as far as the last or further, but not below this.
 _SHORTEST_UNWATCHED = 0.1
@@ -237,6 +235,7 @@ class Ascender:
         self._monitor.record(point.objective, accepted=True)
         near = _NEAR if self._nearly_newton else np.inf
         state = _AscentState(point, min(self._memory, _affordable_memory(point)), near, self._longest)
+        state.is_prior = start is None
         self._page.note(state.fields)
         return state
 
@@ -251,7 +250,7 @@ class Ascender:
                 return "converged" if state.calm >= _CALM else "stalled"
             if self._is_known is not None and self._is_known(state.point.belief):
                 return "known"
-            if state.n_passes >= self._max_passes or self._monitor.out_of_time:
+            if state.n_passes >= self._max_passes or (self._monitor.out_of_time and not state.is_prior):
                 return "passes" if state.n_passes >= self._max_passes else "time"
             self._step(state)
             state.n_passes += 1
@@ -315,6 +314,8 @@ class Ascender:
 class _AscentState:
     """State of an ascent: the points it may combine, the length of its steps, and how near it is to convergence."""
 
+    is_prior = False  #: whether no step has been taken yet from the prior, which predicts nothing
+
     def __init__(self, start: Point, memory: int, near: float, longest: float = 1.0) -> None:
         self.point = self.best = start
         self.recent = [start]
@@ -354,7 +355,7 @@ class _AscentState:
             self.rate = max(_SHORTEST_UNWATCHED, self.rate / 2)
         elif self._steps_to_grow < 0:
             self.rate = min(self._longest, 2 * self.rate)
-        self.point, self._gain = candidate, gain
+        self.point, self._gain, self.is_prior = candidate, gain, False
         self.best = max(self.best, candidate, key=lambda point: point.objective)
         self.recent = [*self.recent, candidate][-(self._memory + 1) :]
         self._plain_steps_due -= 1
