@@ -145,6 +145,26 @@ def test_codes_and_labels_are_read_as_in_the_fit(tmp_path):
     assert json.loads(done.stdout)["measures"]["error"]["value"] == 0
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_codes_that_stand_for_categories_keep_their_leading_zeros(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    rng = np.random.default_rng(0)
+    code = rng.choice(["007", "012", "020"], 200)
+    frame = pd.DataFrame({"code": code, "x": rng.normal(size=200), "said": np.where(code == "007", "x1", "x2")})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "texts.parquet", index=False)
+    frame.assign(code=frame["code"].astype(int)).to_parquet(tmp_path / "numbers.parquet", index=False)
+    chosen = ["--target", "said", "--categorical", "code"]
+    done = invoke("fit", tmp_path / "t.csv", *chosen, "--model", "linear", "--out", tmp_path / "m.sm")
+    assert "3 columns of 0 and 1: 007, 012, 020" in done.stdout
+    for name, error, told in (("t.csv", 0, 0), ("texts.parquet", 0, 0), ("numbers.parquet", None, 1)):
+        done = invoke("evaluate", tmp_path / "m.sm", tmp_path / name, "--json", "--bootstrap", "2")
+        assert done.stderr.count("Warning: Column 'code': 100% of the rows that are not missing") == told
+        assert error is None or json.loads(done.stdout)["measures"]["error"]["value"] == error
+    done = invoke("compare", tmp_path / "t.csv", *chosen, "--models", "BayesianLinearSVC", "--folds", 2, "--json")
+    assert done.exit_code == 0, done.output
+
+
 def test_columns_to_choose_from_are_named(visits):
     for command in ("fit", "compare"):
         done = invoke(command, visits)

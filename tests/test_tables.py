@@ -141,8 +141,20 @@ def test_rare_levels_are_pooled_with_those_never_seen():
 def test_a_level_that_fit_did_not_see_is_a_gap():
     frame = pd.DataFrame({"x": ["a", "b", "c"]})
     unknown = pd.DataFrame({"x": ["z"]})
-    assert_array_equal(TableEncoder().fit(frame).transform(unknown), [[0, 0, 0]])
-    assert_array_equal(TableEncoder(gaps="keep").fit(frame).transform(unknown), [[np.nan] * 3])
+    message = "Column 'x': 100% of the rows that are not missing hold values never seen in fit, such as 'z'.*as 'a'"
+    with pytest.warns(UserWarning, match=message):
+        assert_array_equal(TableEncoder().fit(frame).transform(unknown), [[0, 0, 0]])
+    with pytest.warns(UserWarning, match=message):
+        assert_array_equal(TableEncoder(gaps="keep").fit(frame).transform(unknown), [[np.nan] * 3])
+
+
+def test_a_warning_names_columns_of_which_most_values_are_new():
+    encoder = TableEncoder(max_levels=2).fit(pd.DataFrame({"x": list("aaabbbccde"), "y": list("uv") * 5}))
+    for values in (["d", "e", "c", "z", "z"], [None, None, "a"], [None, "d"]):  # pooled levels were seen
+        encoder.transform(pd.DataFrame({"x": values, "y": "u"}))
+    with pytest.warns(UserWarning, match="Column 'x': 67% .* such as 'y'") as told:
+        encoder.transform(pd.DataFrame({"x": ["y", None, "a", "z"], "y": "u"}))
+    assert len(told) == 1
 
 
 def test_numbers_that_are_names():

@@ -136,3 +136,53 @@ def test_numbers_that_are_names_stay_numbers(tmp_path):
     assert encoder.texts_ == ()
     (tmp_path / "t.csv").write_text("zone,x\n1.0,2\n,3\n")  # as pandas writes whole numbers beside gaps
     assert_array_equal(encoder.transform(read_table(tmp_path / "t.csv", like=encoder))[0], [1, 0, 0, 2])
+
+
+# Codes with leading zeros
+
+
+@pytest.fixture
+def zips():
+    """Codes without letters, of which only texts keep the zeros, and what they say."""
+    rng = np.random.default_rng(0)
+    place = rng.choice(["00004", "00017", "00123"], 200)
+    said = np.where((place == "00004") ^ (rng.random(200) < 0.05), "yes", "no")
+    return pd.DataFrame({"zip": place, "x": rng.normal(size=200), "said": said})
+
+
+def test_columns_are_read_as_texts_on_request(zips, tmp_path):
+    zips.rename(columns={"zip": " zip"}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_table(tmp_path / "t.csv")["zip"].isin([4, 17, 123]).all()
+    for texts in ("zip", ["zip", "absent"]):
+        assert read_table(tmp_path / "t.csv", texts=texts)["zip"].tolist() == zips["zip"].tolist()
+
+
+def test_classifiers_read_categories_of_text_files_as_texts(zips, tmp_path):
+    zips.to_csv(tmp_path / "t.csv", index=False)
+    for wished in ("zip", ["zip"]):
+        model = TableClassifier(BayesianLinearSVC(), TableEncoder(gaps="keep", categorical=wished))
+        model.fit(tmp_path / "t.csv", "said")
+        assert model.encoder_.get_feature_names_out().tolist() == ["zip=00004", "zip=00017", "zip=00123", "x"]
+        assert model.score(zips) > 0.9
+
+
+def test_codes_that_are_written_in_another_way_are_told_of_once(zips, tmp_path):
+    model = TableClassifier(BayesianLinearSVC(), TableEncoder(categorical=["zip"])).fit(zips, "said")
+    numbers = zips.assign(zip=zips["zip"].astype(int))
+    message = "Column 'zip': 100% of the rows .* such as '123'; those seen are such as '00004'"
+    for ask in (model.predict, model.score):
+        with pytest.warns(UserWarning, match=message) as told:
+            ask(numbers)
+        assert len(told) == 1
+    assert model.n_seen(numbers) == 0  # without a warning
+    numbers.drop(columns="said").to_parquet(tmp_path / "t.parquet", index=False)
+    with pytest.warns(UserWarning, match=message) as told:
+        model.predict(chunks.Parquet(tmp_path / "t.parquet", batch_rows=30))
+    assert len(told) == 1
+
+
+def test_whole_numbers_beside_gaps_are_the_same_texts(tmp_path):
+    (tmp_path / "t.csv").write_text("zone,x\n1,2\n2,3\n1,5\n")
+    encoder = TableEncoder(categorical=["zone"]).fit(read_table(tmp_path / "t.csv", texts="zone"))
+    (tmp_path / "new.csv").write_text("zone,x\n2.0,2\n,3\n")
+    assert_array_equal(encoder.transform(read_table(tmp_path / "new.csv", like=encoder)), [[1, 2], [0.5, 3]])

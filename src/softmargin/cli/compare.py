@@ -74,7 +74,7 @@ def compare(
         raise typer.BadParameter(f"names no model; there are {', '.join((*OURS, *RIVALS))}.", param_hint="--models")
     others: dict[str, Any] = {"--drop": names(drop), "--groups": [groups], "--target": [target]}
     refuse_clashes(others | {"--categorical": names(categorical), "--keep": names(keep)}, list(others))
-    X, y, _ = labelled(without(read_table(data), drop), target, None)
+    X, y, _ = labelled(without(read_table(data, texts=names(categorical)), drop), target, None)
     members = groups_of(X, groups)
     X = X if groups is None else X.drop(columns=groups)
     X, y, members = _sample(X, y, members, rows, seed)

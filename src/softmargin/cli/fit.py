@@ -117,7 +117,7 @@ def fit(
     others: dict[str, Any] = {"--drop": names(drop), "--target": [target], "--weight": [weight]}
     (features if model == "mixed" else others)["--split-by"] = [split_by]
     refuse_clashes(others | features, list(others))
-    frame = without(read_table(data), drop)
+    frame = without(read_table(data, texts=names(categorical)), drop)
     rows, y, weights = labelled(frame, target, weight)
     members = groups_of(rows, split_by, "--split-by")
     if split_by is not None and model != "mixed":

@@ -20,11 +20,11 @@ from ..estimators.kernel import KernelClassifier
 from ..parameters import meant
 from ..splits import fingerprints, n_among, n_sketched, sketch, told_of_twins
 from ..validation import check_weights
-from .encoder import TableEncoder
-from .frames import FrameTransformer, frame_of
+from .encoder import TableEncoder, encoded, warn_of
+from .frames import FrameTransformer, frame_of, names_of
 from .lazily import pandas
-from .plans import Left, holds_texts
-from .streams import Encoded, by_columns, representative
+from .plans import Left, Tell, holds_texts, silent
+from .streams import Encoded, by_columns, representative, with_texts
 from .tidier import TableTidier
 
 __all__ = ["TableClassifier"]
@@ -118,13 +118,14 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         target = getattr(source, "target", y if isinstance(y, str) else None)
         weight = getattr(source, "weight", sample_weight)
         if source is not None:
+            source = with_texts(source, getattr(encoder, "categorical", ()))
             _fitted(encoder, *representative(source))
             classifier.fit(Encoded(source, encoder))
             self.seen_ = None
         else:
             X, y = (X, y) if target is None else _without(X, target, "y")
             X, sample_weight = _without(X, weight, "sample_weight") if isinstance(weight, str) else (X, weight)
-            rows = _named(encoder, _fitted(encoder, X, sample_weight).transform(X), X)
+            rows = _named(encoder, encoded(_fitted(encoder, X, sample_weight), X), X)
             classifier.fit(rows, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
             self.seen_ = _remembered(encoder, rows, X, sample_weight)
         self.target_, self.weight_ = target, weight if isinstance(weight, str) else None
@@ -137,7 +138,7 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _unfitted_encoder(self, classifier: Any) -> Any:
-        keep = (self.keep,) if isinstance(self.keep, str) else tuple(self.keep)
+        keep = names_of(self.keep)
         if self.encoder is None:
             return encoder_for(classifier, keep=keep)
         if keep:
@@ -150,11 +151,15 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         source = None if isinstance(X, np.memmap) else source_of(X)
         if source is not None:
             names = getattr(self, "feature_names_in_", None)
-            return Encoded(by_columns(source, names, getattr(self.encoder_, "texts_", ())), self.encoder_)
+            return Encoded(by_columns(source, names, getattr(self.encoder_, "texts_", ())), self.encoder_, set())
+        return self._encoded(X, warn_of)
+
+    def _encoded(self, X: Any, tell: Tell = silent) -> Any:
+        """Rows in memory as ``classifier_`` receives them."""
         frame = frame_of(X)
         if frame is not None and {self.target_, self.weight_} & set(frame.columns):
             X = frame.drop(columns=[self.target_, self.weight_], errors="ignore")
-        return _named(self.encoder_, self.encoder_.transform(X), X)
+        return _named(self.encoder_, encoded(self.encoder_, X, tell), X)
 
     def n_seen(self, X: Any) -> int:
         """Number of these rows that are equal to training rows, estimated if there are more than 4,096.
@@ -164,7 +169,7 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if self.seen_ is None or source_of(X) is not None:
             return 0
-        return n_among(fingerprints(_comparable(self.encoder_, self.encode(X), X)), self.seen_)
+        return n_among(fingerprints(_comparable(self.encoder_, self._encoded(X), X)), self.seen_)
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""
@@ -249,7 +254,7 @@ def told_of_seen(model: Any, X: Any) -> str | None:
     if getattr(model, "seen_", None) is None:
         return None
     n = model.n_seen(X)
-    return told_of_twins(_comparable(model.encoder_, model.encode(X), X), n, n_sketched(model.seen_)) if n else None
+    return told_of_twins(_comparable(model.encoder_, model._encoded(X), X), n, n_sketched(model.seen_)) if n else None
 
 
 def encoder_for(classifier: Any, categorical: Iterable[str] = (), keep: Iterable[str] = ()) -> FrameTransformer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..parameters import one_of, positive_integer
 from .frames import FrameTransformer, counted, known_names
 from .looking import Wishes, plan_of
-from .plans import OTHER, Plan
+from .plans import OTHER, Plan, Tell, silent
 
-__all__ = ["TableEncoder"]
+__all__ = ["TableEncoder", "encoded", "warn_of"]
 
 GAPS = ("fill", "keep")
 _WISHES = ("categorical", "drop", "keep")
@@ -38,7 +39,8 @@ class TableEncoder(FrameTransformer):
     max_levels : int
         Maximum number of levels of a category that get their own column.
     categorical : sequence of column names
-        Columns whose numbers stand for categories: codes of regions, of products.
+        Columns whose numbers stand for categories: codes of regions, of products.  A `TableClassifier` reads them from
+        text files as strings, so that 007 is not 7; for a frame, use ``read_table(path, texts=[...])``.
     drop : sequence of column names
         Columns to leave out.
     keep : sequence of column names
@@ -54,7 +56,8 @@ class TableEncoder(FrameTransformer):
     Notes
     -----
     `transform` expects the columns of ``fit`` in the same order; additional columns, or another order, are an error, as
-    everywhere in scikit-learn: use ``frame[encoder.feature_names_in_]``.
+    everywhere in scikit-learn: use ``frame[encoder.feature_names_in_]``.  It warns if more than half of the values of a
+    category were never seen in ``fit``, as happens if codes are written in another way.
 
     Examples
     --------
@@ -114,8 +117,11 @@ class TableEncoder(FrameTransformer):
     def transform(self, X: Any) -> np.ndarray:
         """Encode the columns of ``X`` as numbers."""
         check_is_fitted(self)
+        return self._numbers(X, warn_of)
+
+    def _numbers(self, X: Any, tell: Tell) -> np.ndarray:
         frame = self._frame(X, reset=False)
-        parts = [plan.numbers(frame.iloc[:, i]) for i, plan in enumerate(self.plans_)]
+        parts = [plan.numbers(frame.iloc[:, i], tell) for i, plan in enumerate(self.plans_)]
         return np.concatenate(parts, axis=1)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -134,6 +140,16 @@ class TableEncoder(FrameTransformer):
     @property
     def _names(self) -> list[str]:
         return [name for plan in self.plans_ for name in plan.names]
+
+
+def encoded(encoder: Any, X: Any, tell: Tell = silent) -> Any:
+    """Rows as any encoder transforms them; ``tell`` receives what a `TableEncoder` would warn of."""
+    return encoder._numbers(X, tell) if isinstance(encoder, TableEncoder) else encoder.transform(X)
+
+
+def warn_of(name: str, message: str) -> None:
+    """Warns of what is wrong with a column."""
+    warnings.warn(message, stacklevel=2)
 
 
 def _refuse_twice(plans: Iterable[Plan]) -> None:

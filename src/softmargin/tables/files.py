@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ..chunks.files import KINDS, suffix_of
 from ..chunks.texts import GAPS, LOOK, encoding_of, refuse_twice, text_form
 from ..extras import needed
 from ..parameters import meant
+from .frames import names_of
 from .lazily import pandas
 
 __all__ = ["SUFFIXES", "read_table", "write_table"]
@@ -27,7 +28,7 @@ _HINTS = {
 }
 
 
-def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
+def read_table(path: str | PathLike[str], *, like: Any = None, texts: Iterable[str] = ()) -> Any:
     """Read a table into a pandas frame.
 
     Parameters
@@ -38,6 +39,8 @@ def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
     like : fitted `TableClassifier`, `TableEncoder`, or other model, optional
         Columns that held strings in its fit are read as strings.  Otherwise a column of codes that was read as strings
         there, because of an entry such as A12, may be read as numbers here: 007 would become 7, another code.
+    texts : sequence of column names
+        Columns of text files to read as strings: codes of regions or products, which may start with a zero.
 
     Notes
     -----
@@ -70,7 +73,7 @@ def read_table(path: str | PathLike[str], *, like: Any = None) -> Any:
     suffix = _suffix(path)
     with _naming(path):
         if KINDS[suffix] == "csv":
-            frame = _read_text(path, suffix, texts_of(like))
+            frame = _read_text(path, suffix, (*texts_of(like), *names_of(texts)))
         else:
             frame = (_read_parquet if KINDS[suffix] == "parquet" else _read_arrow)(path)
     refuse_twice(map(str, frame.columns), repr(str(path)))

@@ -14,7 +14,7 @@ from ..validation import check_weights, refuse_unread
 from .lazily import pandas
 from .plans import Plan
 
-__all__ = ["FrameTransformer", "counted", "frame_of", "known_names"]
+__all__ = ["FrameTransformer", "counted", "frame_of", "known_names", "names_of"]
 
 
 class FrameTransformer(TransformerMixin, BaseEstimator):
@@ -115,11 +115,14 @@ def counted(frame: Any, weight: Any) -> tuple[Any, np.ndarray]:
     return (frame, weight) if counts.all() else (frame[counts], weight[counts])
 
 
-def known_names(parameter: str, wished: Iterable[str], names: list[str]) -> tuple[str, ...]:
+def names_of(wished: str | Iterable[str]) -> tuple[str, ...]:
+    """Names of columns, of which a single one may be given without a list."""
+    return (wished,) if isinstance(wished, str) else tuple(wished)
+
+
+def known_names(parameter: str, wished: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
     """The names given by a parameter, after checking that each is a column."""
-    if isinstance(wished, str):
-        wished = (wished,)
-    wished = tuple(wished)
+    wished = names_of(wished)
     for name in wished:
         if name not in names:
             raise ValueError(f"{parameter} names {name!r}, which is not a column of the table; {meant(name, names)}")

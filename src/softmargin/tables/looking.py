@@ -18,6 +18,8 @@ _FEW = 20
 #: Row numbers in any order, some of them absent: the fewest, the least proportion of their range that is present, and
 #: the largest distance of the first from 0, as a proportion of the last.  Years, and days of a series, start later.
 _FEWEST_COUNTED, _COUNTED_SHARE, _LATEST_FIRST = 50, 0.5, 0.1
+#: The most pooled levels that a plan remembers.
+_MOST_RARE = 100_000
 #: The proportion of entries in an unsupported number or date format for which a column is reported as such.
 _MOST_SHARE = 0.95
 _OTHER_DATE = r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})([T ].*)?"
@@ -148,14 +150,15 @@ def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Pla
     n_missing = float(weight[~known].sum())
     flagged = _flagged(n_missing, wishes)
     notes = [_gap_note(n_missing, weight.sum(), wishes, "as a separate level" if flagged else "assigned to no level")]
-    pooled = len(levels) > wishes.max_levels
+    pooled, rare = len(levels) > wishes.max_levels, levels[:0]
     if pooled:
         # The most frequent levels; among equally frequent ones, the first.
         kept = np.sort(np.lexsort((np.arange(len(levels)), -counts))[: wishes.max_levels])
         notes.append(f"{len(levels) - len(kept):,} rarer levels pooled")
-        levels = levels[kept]
+        rare, levels = np.delete(levels, kept), levels[kept]
     note, is_text = "; ".join(note for note in notes if note), holds_texts(column)
-    return Category(name, tuple(levels.tolist()), pooled, wishes.keeps_gaps, flagged, note, is_text)
+    rare = tuple(rare.tolist()) if len(rare) <= _MOST_RARE else None
+    return Category(name, tuple(levels.tolist()), pooled, wishes.keeps_gaps, flagged, note, is_text, rare)
 
 
 def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:

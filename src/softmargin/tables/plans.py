@@ -9,9 +9,10 @@ one more column marks them, since the fact that a value is missing may be inform
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,9 +25,21 @@ __all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers"
 OTHER, MISSING = "(other)", "(missing)"
 _DAY = 86_400e6  # in microseconds, which cover all four-digit years
 _YEAR = 365.2425
+#: A warning is given if a larger share of values was never seen in `fit`.
+_MOST_NEW = 0.5
 _SHOWN, _LONGEST = 6, 24  # levels listed in a description, and characters shown of each
 #: The pattern of a date.
 ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ].*)?"
+#: A whole number as pandas writes it in a column with missing entries.
+_WHOLE = re.compile(r"-?[0-9]+\.0")
+
+
+#: Receives the name of a column and a message about it.
+Tell = Callable[[str, str], None]
+
+
+def silent(name: str, message: str) -> None:
+    """Tells nobody."""
 
 
 class Plan(ABC):
@@ -47,8 +60,8 @@ class Plan(ABC):
         """Names of the encoded columns."""
 
     @abstractmethod
-    def numbers(self, column: Any) -> np.ndarray:
-        """The encoded columns, as an array."""
+    def numbers(self, column: Any, tell: Tell = silent) -> np.ndarray:
+        """The encoded columns, as an array; ``tell`` receives the name of a column that looks wrong, and what is."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,7 @@ class Number(Plan):
     def names(self) -> list[str]:
         return [self.name, *_flag(self)]
 
-    def numbers(self, column: Any) -> np.ndarray:
+    def numbers(self, column: Any, tell: Tell = silent) -> np.ndarray:
         values = as_numbers(column, self.name)
         return np.column_stack([_filled(values, self.fill), *_gaps(self, values)])
 
@@ -82,7 +95,8 @@ class Category(Plan):
     """A column of categories, encoded as a column of zeros and ones for each level; two levels need only one.
 
     Levels that `fit` did not see go to ``(other)`` if it pooled rare ones there, and count as missing otherwise.
-    ``is_text`` says that `fit` saw strings, rather than numbers or booleans used as categories.
+    ``is_text`` says that `fit` saw strings, rather than numbers or booleans used as categories.  ``rare`` are the
+    pooled levels, by which new ones are recognised; None if there are too many to store.
     """
 
     name: str
@@ -92,6 +106,7 @@ class Category(Plan):
     flagged: bool = False
     note: str = ""
     is_text: bool = False
+    rare: tuple[str, ...] | None = field(default=(), repr=False)
     kind: ClassVar[str] = "category"
 
     @property
@@ -110,8 +125,9 @@ class Category(Plan):
         columns = self._columns
         return [f"{self.name}={level}" for level in (columns[1:] if len(columns) == 2 else columns)]
 
-    def numbers(self, column: Any) -> np.ndarray:
+    def numbers(self, column: Any, tell: Tell = silent) -> np.ndarray:
         levels, codes = levels_of(column)
+        self._tell_of_new(levels, codes, tell)
         places, unknown = (
             {level: place for place, level in enumerate(self.levels)},
             len(self.levels) if self.pooled else -1,
@@ -127,6 +143,22 @@ class Category(Plan):
         elif len(columns) == 2:
             shown[gaps] = 0.5  # halfway, since no column marks missing entries
         return shown[:, 1:] if len(columns) == 2 else shown
+
+    def _tell_of_new(self, levels: list[str], codes: np.ndarray, tell: Tell) -> None:
+        """Tells if most values are of levels that `fit` did not see: codes may be written in another way."""
+        if self.rare is None:
+            return
+        known = {*self.levels, *self.rare}
+        new = np.array([level not in known for level in levels], dtype=bool)
+        n_known, n_new = int((codes >= 0).sum()), int(new[codes[codes >= 0]].sum())
+        if n_new > _MOST_NEW * n_known:
+            example = levels[int(np.argmax(new))]
+            tell(
+                self.name,
+                f"Column {self.name!r}: {n_new / n_known:.0%} of the rows that are not missing hold values never seen "
+                f"in fit, such as {_short(example)!r}; those seen are such as {_short(self.levels[0])!r}. Write "
+                f"them as in fit, leading zeros included.",
+            )
 
 
 @dataclass(frozen=True)
@@ -150,7 +182,7 @@ class Date(Plan):
         around = [f"{self.name} {circle} {part}" for circle in self.circles for part in ("sine", "cosine")]
         return [f"{self.name} days", *around, *_flag(self)]
 
-    def numbers(self, column: Any) -> np.ndarray:
+    def numbers(self, column: Any, tell: Tell = silent) -> np.ndarray:
         days = as_days(column, self.name) - as_days([self.origin], self.name)[0]
         angles = [2 * np.pi * CIRCLES[circle](as_days(column, self.name)) for circle in self.circles]
         around = [turn(angle) for angle in angles for turn in (np.sin, np.cos)]
@@ -175,7 +207,7 @@ class Left(Plan):
     def names(self) -> list[str]:
         return []
 
-    def numbers(self, column: Any) -> np.ndarray:
+    def numbers(self, column: Any, tell: Tell = silent) -> np.ndarray:
         return np.empty((len(column), 0))
 
 
@@ -262,12 +294,13 @@ def holds_texts(column: Any) -> bool:
 def text_of(value: Any) -> str:
     """A level as a string; integers give the same whether read as integers or, beside missing entries, as floats.
 
-    >>> text_of(2.0), text_of(2), text_of(True), text_of("two")
-    ('2', '2', 'True', 'two')
+    >>> text_of(2.0), text_of(2), text_of("2.0"), text_of("02"), text_of(True), text_of("two")
+    ('2', '2', '2', '02', 'True', 'two')
     """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value)
+    text = str(value)
+    return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
 def _short(level: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +11,22 @@ import numpy as np
 from ..chunks import Batch, Parquet, Source
 from ..chunks.survey import MOST_ROWS, keys
 from ..validation import check_weights
-from .frames import frame_of
+from .encoder import encoded
+from .frames import frame_of, names_of
 from .lazily import pandas
 
-__all__ = ["Encoded", "representative"]
+__all__ = ["Encoded", "by_columns", "representative", "with_texts"]
 
 
 class Encoded(NamedTuple):
-    """A source whose rows are encoded as numbers, batch by batch, as they are read."""
+    """A source whose rows are encoded as numbers, batch by batch, as they are read.
+
+    ``told`` has the columns that a warning has named, so that it is given only once; without it, none is given.
+    """
 
     source: Source
     encoder: Any
+    told: set[str] | None = None
 
     def items(self) -> Iterator[Any]:
         return self.source.items()
@@ -29,8 +35,13 @@ class Encoded(NamedTuple):
         batch = self.source.unpack(item, frames=True)
         if not len(batch.X):
             return batch
-        rows = self.encoder.transform(batch.X)
+        rows = encoded(self.encoder, batch.X, self._tell)
         return batch._replace(X=rows, names=None if frames else tuple(self.encoder.get_feature_names_out().tolist()))
+
+    def _tell(self, name: str, message: str) -> None:
+        if self.told is not None and name not in self.told:
+            self.told.add(name)
+            warnings.warn(message, stacklevel=2)
 
 
 class _Part(NamedTuple):
@@ -77,6 +88,12 @@ def _smallest(parts: list[_Part], n: int) -> _Part:
         return _Part(frame, key, weight)
     chosen = np.sort(np.argpartition(key, n)[:n])
     return _Part(frame.iloc[chosen], key[chosen], weight[chosen])
+
+
+def with_texts(source: Source, texts: str | Iterable[str]) -> Source:
+    """The same source; from text files, these columns are read as strings."""
+    texts = names_of(texts)
+    return source.only(source.columns, True, texts) if isinstance(source, Parquet) and texts else source
 
 
 def by_columns(source: Source, names: Any, texts: tuple[str, ...] = ()) -> Source:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .frames import FrameTransformer, counted, known_names
 from .lazily import pandas
 from .looking import kind_of, missing_of
-from .plans import MISSING, Date, Number, Plan, as_days, holds_texts, levels_of
+from .plans import MISSING, Date, Number, Plan, Tell, as_days, holds_texts, levels_of, silent
 
 __all__ = ["TableTidier"]
 
@@ -34,7 +34,7 @@ class Name(Plan):
     def names(self) -> list[str]:
         return [self.name]
 
-    def numbers(self, column: Any) -> np.ndarray:
+    def numbers(self, column: Any, tell: Tell = silent) -> np.ndarray:
         raise TypeError(f"Column {self.name!r} holds text.")
 
 
