@@ -129,6 +129,24 @@ def test_levels_and_columns_must_be_known_when_predicting(frame):
         by_position.predict(np.zeros((3, 4)))
 
 
+@pytest.mark.parametrize("groups", ["1 | clinic", "1 | sex:clinic"])
+def test_groups_are_of_the_type_that_they_had(groups, frame):
+    frame["clinic"] = frame["clinic"].map(ord)
+    texts = frame.assign(clinic=frame["clinic"].astype(str))
+    model = BayesianMixedSVC(f"ill ~ age + ({groups})")
+    message = "'clinic' held numbers when the model was fitted, such as 97, but holds strings now, such as '"
+    with pytest.raises(ValueError, match=message):
+        model.fit(frame).predict(texts)
+    model.predict(frame.assign(clinic=500.0))  # new, but of the right type
+    model.predict(frame.assign(clinic=frame["clinic"].astype("category")))
+    with pytest.raises(ValueError, match=r"'clinic' held strings .* such as '100', but holds numbers now, such as"):
+        model.fit(texts).predict(frame)
+    model.predict(texts.assign(clinic="500"))
+    with pytest.raises(ValueError, match="holds objects of another type now"):
+        model.predict(texts.assign(clinic=pd.Period("2024")))
+    model.fit(texts.assign(clinic=[97, *texts["clinic"][1:]])).predict(frame)  # either type occurred
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [

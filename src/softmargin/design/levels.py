@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from itertools import repeat
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,10 +170,40 @@ class Grouping(NamedTuple):
         """One integer for each combination of labels; -1 if any label is new."""
         keys, known = np.zeros(X.shape[0], dtype=np.int64), np.ones(X.shape[0], dtype=bool)
         for name, levels in zip(self.columns, self.levels, strict=True):
-            codes = levels.codes(_grouped(X, name))
+            values = _grouped(X, name)
+            _refuse_other_type(values, levels, name)
+            codes = levels.codes(values)
             known &= codes >= 0
             keys = keys * len(levels.labels) + codes
         return np.where(known, keys, -1)
+
+
+def _refuse_other_type(values: np.ndarray, levels: Levels, name: Any) -> None:
+    """Raises an error for labels of which no type occurred in the fit: 3 and '3' would be different groups."""
+    known, found = _types(levels.labels), _types(values)
+    if found and not known & found:
+        raise ValueError(
+            f"Column {name!r} held {' and '.join(sorted(known))} when the model was fitted, such as "
+            f"{levels.labels.tolist()[0]!r}, but holds {' and '.join(sorted(found))} now, such as "
+            f"{values.tolist()[0]!r}: all groups would be new. Convert the column to the type that it had."
+        )
+
+
+def _types(labels: np.ndarray) -> set[str]:
+    """The types of labels, in words.
+
+    >>> sorted(_types(as_objects(["3", 3, 2.5])))
+    ['numbers', 'strings']
+    """
+    if tables.is_numeric(labels):
+        return {"numbers"} if len(labels) else set()
+    return {_word(kind) for kind in set(map(type, labels.tolist()))}
+
+
+def _word(kind: type) -> str:
+    if issubclass(kind, (Real, Decimal, np.bool_)):
+        return "numbers"
+    return "strings" if issubclass(kind, str) else "objects of another type"
 
 
 def _grouped(X: Any, name: Any) -> np.ndarray:
