@@ -41,6 +41,16 @@ def test_columns_that_look_like_identifiers_are_had_back(visits):
     assert "did you mean 'row'" in invoke("fit", visits, "--target", "ill", "--keep", "rows").output
 
 
+def test_what_is_left_out_is_told_once(visits):
+    assert "left out" not in fit(visits).stderr  # as standard output says it
+    chosen = ["--target", "ill", "--models", "BayesianLinearSVC,logistic regression", "--folds", 3, "--json"]
+    done = invoke("compare", visits, *chosen)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("Columns left out") == 1
+    assert "Columns left out: 'row' (looks like row numbers; use --keep row to include it)." in done.stderr
+    assert "left out" not in invoke("compare", visits, *chosen, "--keep", "row").stderr
+
+
 def test_whole_groups_are_held_out(visits, tmp_path):
     held = tmp_path / "held.csv"
     done = fit(visits, "--hold-out", held, "--split-by", "patient")

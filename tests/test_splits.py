@@ -198,6 +198,7 @@ def test_a_comparison_tells_of_twins(as_frame):
     compare(LOGISTIC, twice, labels, groups=np.tile(np.arange(len(X)), 2), n_bootstrap=2)  # no word
 
 
+@pytest.mark.filterwarnings("ignore:Columns left out")
 @pytest.mark.parametrize("model", [BayesianLinearSVC(), BayesianMixedSVC("~ a + b + (1 | who)")])
 def test_models_of_tables_know_their_rows_again(model, tmp_path):
     X, y, who = patients()

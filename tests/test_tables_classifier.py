@@ -15,6 +15,9 @@ from softmargin.store import StoreError
 from softmargin.tables import TableClassifier, read_table
 from softmargin.uncertainty import entropy, mutual_information, variation_ratio
 
+#: Many of these tables have an identifier; where the warning is tested, it is awaited.
+pytestmark = pytest.mark.filterwarnings("ignore:Columns left out")
+
 # The classifier
 
 

@@ -1,5 +1,7 @@
 """Tables: columns that are kept on request, and rows that count more than once."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,9 @@ from softmargin import BayesianLinearSVC, BayesianMixedSVC, chunks
 from softmargin.tables import TableClassifier, TableEncoder
 from softmargin.tables.looking import weighted_median
 from softmargin.tables.tidier import TableTidier
+
+#: Many of these tables have an identifier; where the warning is tested, it is awaited.
+pytestmark = pytest.mark.filterwarnings("ignore:Columns left out")
 
 N = 60
 
@@ -67,6 +72,37 @@ def test_the_classifier_learns_from_what_is_kept(frame):
     assert kept.score(frame.drop(columns="late"), frame["late"]) > 0.95
     mixed = TableClassifier(BayesianMixedSVC("~ x + (1 | name)"), keep="number").fit(frame, "late")
     assert mixed.encoder_.get_feature_names_out().tolist() == ["number", "name", "x"]  # which leaves out none
+
+
+# Warnings
+
+
+def test_a_warning_names_columns_that_may_say_something_after_all():
+    n = 60
+    frame = pd.DataFrame({"row": range(n), "name": [f"n{i}" for i in range(n)], "empty": None, "same": 1})
+    frame = frame.assign(x=np.arange(n) % 7, secret=[f"s{i}" for i in range(n)])
+    message = (
+        r"^Columns left out: 'row' \(looks like row numbers; use keep='row' to include it\), 'name' \(60 [^)]*\)\.$"
+    )
+    for fit in (TableEncoder(drop="secret").fit, TableClassifier(encoder=TableEncoder(drop="secret")).fit):
+        with pytest.warns(UserWarning, match=message) as told:
+            fit(frame, np.arange(n) % 2)
+        assert len(told) == 1
+    several = pd.DataFrame({f"t{k}": frame["name"] for k in range(7)}).assign(x=frame["x"])
+    with pytest.warns(UserWarning, match=r"'t4' .* and 2 more, as describe\(\) shows\.$"):
+        TableEncoder().fit(several)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TableEncoder(keep=["row", "name"], drop="secret").fit(frame)
+
+
+def test_a_warning_names_columns_of_which_most_values_are_new():
+    encoder = TableEncoder(max_levels=2).fit(pd.DataFrame({"x": list("aaabbbccde"), "y": list("uv") * 5}))
+    for values in (["d", "e", "c", "z", "z"], [None, None, "a"], [None, "d"]):  # pooled levels were seen
+        encoder.transform(pd.DataFrame({"x": values, "y": "u"}))
+    with pytest.warns(UserWarning, match="Column 'x': 67% .* such as 'y'") as told:
+        encoder.transform(pd.DataFrame({"x": ["y", None, "a", "z"], "y": "u"}))
+    assert len(told) == 1
 
 
 # Weights

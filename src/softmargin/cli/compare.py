@@ -1,5 +1,6 @@
 """``softmargin compare``."""
 
+import warnings
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,6 +12,8 @@ from .. import comparison
 from ..comparison import OURS, RIVALS, Compared
 from ..evaluation import MEASURES
 from ..tables import TableClassifier, TableEncoder, read_table
+from ..tables.encoder import LEFT_OUT
+from ..tables.plans import Left
 from .asking import (
     As_json,
     Categorical,
@@ -28,7 +31,7 @@ from .asking import (
     whole_list,
     without,
 )
-from .showing import plain_table, print_json, progress, say
+from .showing import complain, plain_table, print_json, progress, say, with_option
 
 #: The models that are compared by default: all except the slowest.
 _USUAL = [name for name in (*OURS, *RIVALS) if name != "BayesianKernelMachine"]
@@ -79,7 +82,8 @@ def compare(
     X = X if groups is None else X.drop(columns=groups)
     X, y, members = _sample(X, y, members, rows, seed)
     _refuse_rare(y, folds, target)
-    makers = {name: partial(_made, name, names(categorical), names(keep)) for name in chosen}
+    left = _left_out(X, names(categorical), names(keep))
+    makers = {name: partial(_made, name, names(categorical), names(keep), left) for name in chosen}
     options: dict[str, Any] = {"groups": members, "n_splits": folds, "random_state": seed, "n_jobs": n_jobs}
     with progress(len(makers) * folds) as advance:
         found = comparison.compare(makers, X, y, progress=partial(advance, data.name), **options)
@@ -90,9 +94,20 @@ def compare(
         _print(found, f"{data.name} ({len(y):,} x {X.shape[1]})", folds, groups)
 
 
-def _made(name: str, categorical: tuple[str, ...], keep: tuple[str, ...]) -> TableClassifier:
-    gaps = "keep" if name in _KNOW_GAPS else "fill"
-    return TableClassifier((OURS | RIVALS)[name](), TableEncoder(gaps=gaps, categorical=categorical, keep=keep))
+def _left_out(X: Any, categorical: tuple[str, ...], keep: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns of row numbers or identifiers in the whole table, which are left out in every fold, with a message."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=LEFT_OUT)
+        plans = TableEncoder(categorical=categorical, keep=keep).fit(X).plans_
+    left = {plan.name: with_option(plan.note, plan.name) for plan in plans if isinstance(plan, Left) and plan.is_guess}
+    if left:
+        complain(f"{LEFT_OUT}: {', '.join(f'{name!r} ({note})' for name, note in left.items())}.")
+    return tuple(left)
+
+
+def _made(name: str, categorical: tuple[str, ...], keep: tuple[str, ...], drop: tuple[str, ...]) -> TableClassifier:
+    encoder = TableEncoder(gaps="keep" if name in _KNOW_GAPS else "fill", categorical=categorical, keep=keep, drop=drop)
+    return TableClassifier((OURS | RIVALS)[name](), encoder)
 
 
 def _sample(X: Any, y: np.ndarray, members: Any, n: int | None, seed: int) -> tuple[Any, np.ndarray, Any]:

@@ -4,6 +4,7 @@
 
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from ..design.formula import read, terms_of
 from ..splits import held_out
 from ..tables import TableClassifier, read_table, write_table
 from ..tables.classifier import encoder_for
+from ..tables.encoder import LEFT_OUT
 from .asking import (
     MODELS,
     As_json,
@@ -130,7 +132,9 @@ def fit(
         weights = None if weights is None else weights[kept]
     table = TableClassifier(classifier, encoder_for(classifier, names(categorical), names(keep)))
     start = time.perf_counter()
-    table.fit(rows, y, sample_weight=weights)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=LEFT_OUT)  # the encoding that is printed says so
+        table.fit(rows, y, sample_weight=weights)
     seconds, table.target_ = time.perf_counter() - start, target
     table.save(out)
     if hold_out is not None:

@@ -28,6 +28,7 @@ __all__ = [
     "progress",
     "refuse_out",
     "say",
+    "with_option",
 ]
 
 
@@ -82,10 +83,14 @@ def print_preparation(described: Any) -> None:
     for heading in ("column", "kind", "becomes", "note"):
         shown.add_column(heading, overflow="fold")
     for row in described.itertuples(index=False):
-        # Notes name the Python parameter; the command line has an option instead.
-        note = row.note.replace(f"keep={row.column!r}", f"--keep {row.column}")
-        shown.add_row(*(escape(str(part)) for part in (row.column, row.kind, row.becomes, note)))
+        parts = row.column, row.kind, row.becomes, with_option(row.note, row.column)
+        shown.add_row(*(escape(str(part)) for part in parts))
     Console(highlight=False).print(shown)
+
+
+def with_option(note: str, column: str) -> str:
+    """A note on a column; where it names the Python parameter, the command line has an option."""
+    return note.replace(f"keep={column!r}", f"--keep {column}")
 
 
 def print_evaluation(found: Evaluation) -> None:

@@ -12,11 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from ..parameters import one_of, positive_integer
 from .frames import FrameTransformer, counted, known_names
 from .looking import Wishes, plan_of
-from .plans import OTHER, Plan, Tell, silent
+from .plans import OTHER, Left, Plan, Tell, silent
 
 __all__ = ["TableEncoder", "encoded", "warn_of"]
 
 GAPS = ("fill", "keep")
+#: How a warning of columns that were left out begins, and how many columns have their reasons listed in a message.
+LEFT_OUT, _REASONS = "Columns left out", 5
 _WISHES = ("categorical", "drop", "keep")
 
 
@@ -29,7 +31,8 @@ class TableEncoder(FrameTransformer):
     - Dates become days since the first one and, if these vary, sine and cosine of the time of year, week and day.
       Time zones are converted to UTC; dates without one are taken as UTC.
     - Uninformative columns are left out: constant or empty ones, row numbers, texts that differ in nearly every row.
-      ``keep`` includes the last two.
+      A warning names the last two, and ``keep`` includes them.  Numbers count as row numbers only in the order of the
+      rows, or in the reverse: in another order they may be ranks.
 
     Parameters
     ----------
@@ -110,8 +113,9 @@ class TableEncoder(FrameTransformer):
         self.plans_ = tuple(plan_of(frame.iloc[:, i], str(name), wishes, weight) for i, name in enumerate(frame))
         _refuse_twice(self.plans_)
         if not self._names:
-            reasons = "; ".join(f"{plan.name!r}: {plan.note}" for plan in self.plans_[:5])
+            reasons = "; ".join(f"{plan.name!r}: {plan.note}" for plan in self.plans_[:_REASONS])
             raise ValueError(f"No usable column is left ({reasons}).")
+        _tell_of_left(self.plans_)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -145,6 +149,15 @@ class TableEncoder(FrameTransformer):
 def encoded(encoder: Any, X: Any, tell: Tell = silent) -> Any:
     """Rows as any encoder transforms them; ``tell`` receives what a `TableEncoder` would warn of."""
     return encoder._numbers(X, tell) if isinstance(encoder, TableEncoder) else encoder.transform(X)
+
+
+def _tell_of_left(plans: Iterable[Plan]) -> None:
+    """Warns of columns that were left out although they could be informative."""
+    left = [plan for plan in plans if isinstance(plan, Left) and plan.is_guess]
+    if left:
+        reasons = [f"{plan.name!r} ({plan.note})" for plan in left[:_REASONS]]
+        more = f" and {len(left) - _REASONS} more, as describe() shows" if len(left) > _REASONS else ""
+        warnings.warn(f"{LEFT_OUT}: {', '.join(reasons)}{more}.", stacklevel=3)
 
 
 def warn_of(name: str, message: str) -> None:

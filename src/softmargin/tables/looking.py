@@ -15,8 +15,8 @@ _OWN_SHARE = 0.5
 _FEWEST_GAPS = 10
 #: Fewest rows for which texts can be recognised as identifiers, and 1, 2, 3, ... as row numbers.
 _FEW = 20
-#: Row numbers in any order, some of them absent: the fewest, the least proportion of their range that is present, and
-#: the largest distance of the first from 0, as a proportion of the last.  Years, and days of a series, start later.
+#: Row numbers of which some are absent: the fewest, the least proportion of their range that is present, and the
+#: largest distance of the first from 0, as a proportion of the last.  Years, and days of a series, start later.
 _FEWEST_COUNTED, _COUNTED_SHARE, _LATEST_FIRST = 50, 0.5, 0.1
 #: The most pooled levels that a plan remembers.
 _MOST_RARE = 100_000
@@ -87,7 +87,7 @@ def kind_of(column: Any) -> str:
 def _number(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Plan:
     values = as_numbers(column, name)
     if name not in wishes.keep and _counts_rows(values):
-        return Left(name, f"looks like row numbers; {_back(name)}")
+        return Left(name, f"looks like row numbers; {_back(name)}", is_guess=True)
     n_gaps = float(weight[np.isnan(values)].sum())
     fill = None if wishes.keeps_gaps else weighted_median(values, weight)
     note = _gap_note(n_gaps, weight.sum(), wishes, "replaced by the median")
@@ -114,11 +114,17 @@ def _back(name: str) -> str:
 
 
 def _counts_rows(values: np.ndarray) -> bool:
-    """Whether numbers are row numbers: 1, 2, 3, ... or, as in part of a table, many of these in any order."""
-    if len(values) >= _FEW and np.all(np.diff(values) == 1):
+    """Whether numbers are row numbers: 1, 2, 3, ... or, as in part of a table, many of these; or all of it reversed.
+
+    In another order than that of the rows, such numbers may be ranks.
+    """
+    known = values[~np.isnan(values)]
+    if len(known) > 1 and known[0] > known[-1]:
+        known = known[::-1]
+    steps = np.diff(known)
+    if len(values) >= _FEW and len(known) == len(values) and np.all(steps == 1):
         return True
-    known = np.unique(values[~np.isnan(values)])
-    if len(known) < max(_FEWEST_COUNTED, np.sum(~np.isnan(values))) or np.any(known != np.floor(known)):
+    if len(known) < _FEWEST_COUNTED or np.any(steps <= 0) or np.any(known != np.floor(known)):
         return False
     begins = 0 <= known[0] <= _LATEST_FIRST * known[-1]
     return bool(begins and len(known) >= _COUNTED_SHARE * (known[-1] - known[0] + 1))
@@ -146,7 +152,7 @@ def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Pla
     is_wished = name in wishes.categorical or name in wishes.keep
     if n >= _FEW and len(levels) > max(_OWN_SHARE * n, wishes.max_levels) and not is_wished:
         what = _foreign_form(levels, counts) or f"an identifier or free text; {_back(name)}"
-        return Left(name, f"{len(levels):,} distinct texts in {n:,} rows: {what}")
+        return Left(name, f"{len(levels):,} distinct texts in {n:,} rows: {what}", is_guess=True)
     n_missing = float(weight[~known].sum())
     flagged = _flagged(n_missing, wishes)
     notes = [_gap_note(n_missing, weight.sum(), wishes, "as a separate level" if flagged else "assigned to no level")]

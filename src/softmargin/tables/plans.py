@@ -193,10 +193,11 @@ class Date(Plan):
 
 @dataclass(frozen=True)
 class Left(Plan):
-    """A column that is left out, with the reason in ``note``."""
+    """A column that is left out, with the reason in ``note``; ``is_guess`` if it could be informative after all."""
 
     name: str
     note: str
+    is_guess: bool = False
     kind: ClassVar[str] = "left out"
 
     @property
