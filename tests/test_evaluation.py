@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn import metrics
@@ -152,6 +153,12 @@ def test_the_same_seed_gives_the_same_intervals():
         ({"y": [0, 2]}, "1 labels are of classes that the probabilities do not know, such as .*2"),
         ({"y": ["a", "b"]}, "do not know"),
         ({"y": [0]}, "inconsistent numbers"),
+        ({"y": np.array(["a", 0], dtype=object)}, "1 labels are of .* such as 'a'"),
+        ({"y": [0, np.nan]}, r"There is no label in row 1 \(counted from 0\): leave out"),
+        ({"y": [None, "a"]}, "no label in row 0"),
+        ({"y": pd.array([pd.NA, pd.NA], dtype="Int64")}, "no label in 2 rows, the first of them 0"),
+        ({"y": [], "proba": np.empty((0, 2))}, "no rows to evaluate"),
+        ({"y": [], "proba": []}, "no rows to evaluate"),
         ({"proba": [[0.5, 0.5, 0.0]] * 2}, "a column for each of 2 classes"),
         ({"proba": [[np.nan, 0.5]] * 2}, "between 0 and 1"),
         ({"proba": [[0.9, 0.9]] * 2}, "add up to 1"),

@@ -72,6 +72,8 @@ def test_pos_label_says_which_class_is_second(rng):
         (([0, 1], [0.1, np.nan]), "between 0 and 1"),
         (([0, 1], [[0.1, 0.2, 0.7]] * 2), "shape"),
         (([0, 1], [0.1]), "inconsistent"),
+        (([], []), "There are no rows"),
+        ((["a", None, "b"], [0.1, 0.2, 0.3]), r"no label in row 1 \(counted from 0\)"),
         (([0, 1], [0.1, 0.2], 0), "n_bins"),
     ],
 )
@@ -83,6 +85,12 @@ def test_clear_errors(arguments, message):
 def test_weights_that_are_all_zero_are_refused():
     with pytest.raises(ValueError, match="All weights are zero"):
         expected_calibration_error([0, 1], [0.1, 0.2], sample_weight=[0, 0])
+
+
+def test_curves_of_no_rows_are_refused():
+    for strategy in ("uniform", "quantile"):
+        with pytest.raises(ValueError, match="There are no rows"):
+            reliability_curve([], [], strategy=strategy)
 
 
 # Reliability -------------------------------------------------------------------------------------

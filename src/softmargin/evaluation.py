@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from .metrics import equal_width_bins, wilson_interval
 from .parameters import positive_integer
-from .validation import check_weights
+from .validation import check_weights, refuse_unlabelled
 
 __all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate", "log_losses"]
 
@@ -271,6 +271,8 @@ class _Rows(NamedTuple):
     @classmethod
     def of(cls, y_true: Any, proba: Any, classes: np.ndarray, folds: Any = None) -> _Rows:
         y, p = column_or_1d(y_true), np.asarray(proba, dtype=float)
+        if not len(y) and not len(p):
+            raise ValueError("There are no rows to evaluate: y_true and proba are empty.")
         if p.ndim != 2 or p.shape[1] != len(classes):
             raise ValueError(f"proba must have a column for each of {len(classes)} classes, got shape {p.shape}.")
         check_consistent_length(y, p)
@@ -341,12 +343,15 @@ def _area(score: np.ndarray, positive: np.ndarray, places: np.ndarray) -> Callab
 
 def codes_among(y: np.ndarray, classes: np.ndarray, who: str = "the probabilities do") -> np.ndarray:
     """The index of each label among the classes, in the order of the columns."""
+    refuse_unlabelled(y)
     order = np.argsort(classes, kind="stable")
     try:
         places = np.searchsorted(classes[order], y).clip(max=len(classes) - 1)
         known = classes[order][places] == y
-    except TypeError:  # labels and classes that cannot be compared
-        known = np.zeros(len(y), dtype=bool)
+    except TypeError:  # labels that cannot be compared with all classes
+        place_of = {label: place for place, label in enumerate(classes[order].tolist())}
+        places = np.array([place_of.get(label, -1) for label in y.tolist()])
+        known = places >= 0
     if not np.all(known):
         strange = np.asarray(y)[~known].tolist()
         raise ValueError(

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from .parameters import one_of, positive_integer
-from .validation import check_weights
+from .validation import check_weights, refuse_unlabelled
 
 __all__ = ["ReliabilityCurve", "expected_calibration_error", "reliability_curve", "wilson_interval"]
 
@@ -205,6 +205,9 @@ def outcomes(y_true: Any, proba: Any, pos_label: Any = None, classes: Any = None
     (array([0., 1.]), array([0.25, 0.5 ]))
     """
     y, p = column_or_1d(y_true), np.asarray(proba, dtype=float)
+    if not len(y) and not len(p):
+        raise ValueError("There are no rows: y_true and proba are empty.")
+    refuse_unlabelled(y)
     if p.ndim == 2 and p.shape[1] > 2:
         p = p[:, _column_of(pos_label, _classes_of(y, p, classes))]
     else:

@@ -226,12 +226,11 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
     if part and len(y) != X.shape[0]:
         raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one per row.")
     check_consistent_length(X, y)
-    types = {type(label) for label in y} if y.dtype.kind == "O" else set()
-    empty = np.flatnonzero(_is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
+    types = _types_of(y)
+    empty = _rows_without_label(y, types)
     if len(empty):
-        rows = f"{len(empty):,} rows, the first of them" if len(empty) > 1 else ""
         raise ValueError(
-            f"Input y contains NaN, infinity or None in {rows or 'row'} {empty[0]:,} (counted from 0"
+            f"Input y contains NaN, infinity or None in {_counted(empty)} (counted from 0"
             f"{' in its batch' if part else ''}); drop rows without a label."
         )
     if len(types) > 1:
@@ -248,6 +247,27 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
     # In a part of a table many labels may occur only once: repeated three times, they give no warning.
     check_classification_targets(np.repeat(np.unique(y), 3) if part else y)
     return y
+
+
+def refuse_unlabelled(y: np.ndarray) -> None:
+    """Raises an error that says which rows have no label, for an evaluation."""
+    empty = _rows_without_label(y, _types_of(y))
+    if len(empty):
+        raise ValueError(f"There is no label in {_counted(empty)} (counted from 0): leave out rows without a label.")
+
+
+def _types_of(y: np.ndarray) -> set[type]:
+    """The types of labels that are objects."""
+    return {type(label) for label in y} if y.dtype.kind == "O" else set()
+
+
+def _rows_without_label(y: np.ndarray, types: set[type]) -> np.ndarray:
+    return np.flatnonzero(_is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
+
+
+def _counted(rows: np.ndarray) -> str:
+    """The number of rows and the first of them, in words."""
+    return f"row {rows[0]:,}" if len(rows) == 1 else f"{len(rows):,} rows, the first of them {rows[0]:,}"
 
 
 def _is_nothing(y: np.ndarray) -> np.ndarray:
