@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
-from softmargin.kernels import RBF, White
+from softmargin import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC
+from softmargin.kernels import RBF, Linear, White
 from softmargin.tables import TableClassifier
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
@@ -50,6 +51,28 @@ def test_missing_and_infinite_values_are_named_by_column(classifier, value, word
     fitted = classifier().fit(np.nan_to_num(X, posinf=0, neginf=0), y)
     with pytest.raises(ValueError, match=word):
         fitted.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("model", "sparse", "message"),
+    [
+        (BayesianSVC(), True, "BayesianSVC accepts missing values only in dense rows, not in a sparse matrix; put an"),
+        (BayesianLinearSVC(), True, "only in dense rows"),
+        (
+            BayesianSVC(kernel="matern"),
+            False,
+            "only with a kernel .* as that of kernel='rbf' is, and not with this one",
+        ),
+        (BayesianGPC(kernel=Linear()), False, "BayesianGPC accepts missing values only with a kernel"),
+        (BayesianMixedSVC(kernel="rbf"), False, "only without a kernel"),
+        (BayesianOneClassSVM(), False, "BayesianOneClassSVM does not accept missing values"),
+    ],
+)
+def test_where_missing_values_are_accepted_is_said(model, sparse, message, table):
+    X, y = table
+    X[5, 1] = np.nan
+    with pytest.raises(ValueError, match=f"contains NaN: column 1 has missing values.*{message}"):
+        model.fit(scipy.sparse.csr_array(X) if sparse else X, y)
 
 
 @every_classifier

@@ -324,7 +324,7 @@ def test_kernels_without_an_expectation_refuse_gaps(rng):
     assert get_tags(BayesianSVC()).input_tags.allow_nan
     for kernel in ("matern", RBF(1.0) * RBF(2.0), "unknown", object()):
         assert not get_tags(BayesianSVC(kernel=kernel)).input_tags.allow_nan
-    with pytest.raises(ValueError, match="does not accept missing values"):
+    with pytest.raises(ValueError, match="accepts missing values only with a kernel"):
         BayesianSVC(kernel="matern").fit(X, y)
 
 

@@ -184,7 +184,7 @@ def test_infinity_is_not_missing_and_sparse_matrices_have_no_gaps(table):
         BayesianLinearSVC().fit(np.column_stack([X[:, 0], np.where(np.isnan(X[:, 1]), np.inf, X[:, 1])]), y)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         BayesianLinearSVC().fit(scipy.sparse.csr_array(X), y)
-    with pytest.raises(ValueError, match="does not accept missing values"):
+    with pytest.raises(ValueError, match="accepts missing values only with a kernel"):
         BayesianSVC(kernel="matern").fit(X, y)
 
 

@@ -47,8 +47,10 @@ def check_rows(
     except (TypeError, ValueError) as error:
         _name_unreadable_columns(X, error)
         raise
-    known, missing = getattr(estimator, "feature_names_in_", None), missing and not scipy.sparse.issparse(checked)
-    refuse_infinite(checked, known, type(estimator).__name__, missing)
+    known, need = getattr(estimator, "feature_names_in_", None), getattr(estimator, "_GAPS_NEED", "")
+    if missing and scipy.sparse.issparse(checked):
+        missing, need = False, "in dense rows, not in a sparse matrix"
+    refuse_infinite(checked, known, type(estimator).__name__, missing, need)
     return checked
 
 
@@ -91,7 +93,7 @@ def check_named(
     if known is not None and list(known) != list(names):
         raise ValueError(f"The columns are {', '.join(names)}, but the model was fitted on {', '.join(known)}.")
     _refuse_other_width(estimator, X)
-    refuse_infinite(X, names, type(estimator).__name__, missing)
+    refuse_infinite(X, names, type(estimator).__name__, missing, getattr(estimator, "_GAPS_NEED", ""))
     return X
 
 
@@ -175,8 +177,13 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", missing: bool = True) -> None:
-    """Raises an error unless all entries are finite and not too large, or NaN if ``missing``."""
+def refuse_infinite(
+    X: Any, names: Any = None, who: str = "This classifier", missing: bool = True, need: str = ""
+) -> None:
+    """Raises an error unless all entries are finite and not too large, or NaN if ``missing``.
+
+    ``need`` says under which conditions, not met here, they may be missing.
+    """
     values = X.data if scipy.sparse.issparse(X) else X
     largest = _LARGEST.get(values.dtype.name, np.finfo(values.dtype).max)
 
@@ -192,10 +199,12 @@ def refuse_infinite(X: Any, names: Any = None, who: str = "This classifier", mis
     columns = np.unique(X.indices[bad(X.data)]) if sparse else np.flatnonzero(bad(X).any(axis=0))
     shown = _named(columns, names)
     if np.isnan(values).any() and not missing:
+        accepts = (
+            f"accepts missing values only {need}" if need else "does not accept missing values encoded as NaN natively"
+        )
         raise ValueError(
-            f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {who} does not "
-            f"accept missing values encoded as NaN natively; put an imputer such as sklearn.impute.SimpleImputer "
-            f"before it in a pipeline, or drop those rows."
+            f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {who} {accepts}; put an imputer such "
+            f"as sklearn.impute.SimpleImputer before it in a pipeline, or drop those rows."
         )
     raise ValueError(
         f"Input X contains infinity or a value too large for {values.dtype}, beyond {largest:g}: "

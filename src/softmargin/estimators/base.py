@@ -70,8 +70,9 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
     #: The words that ``loss=`` accepts, with the library's names for them; other losses are passed as objects.
     _LOSSES: Mapping[str, str] = {"auto": "auto"} | {word: word for word in LOSSES}
     _MULTI_CLASS: tuple[str, ...] = ("auto", "weston-watkins", "crammer-singer", "ovr", "softmax")
-    #: Whether entries of X may be missing, and whether X may be sparse.
+    #: Whether entries of X may be missing, if not what they need for it (in words), and whether X may be sparse.
     _MISSING: bool = False
+    _GAPS_NEED: str = ""
     _SPARSE: bool = True
     #: Whether rows may come from a source, and whether as frames.
     _SOURCES: bool = True

@@ -125,6 +125,10 @@ class KernelClassifier(TunedClassifier):
         except ValueError:  # `fit` will report it
             return False
 
+    @property
+    def _GAPS_NEED(self) -> str:  # type: ignore[override]  # noqa: N802
+        return "with a kernel whose mean over them is known, as that of kernel='rbf' is, and not with this one"
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         positive_integer("n_inducing", self.n_inducing, words=("auto",))

@@ -130,6 +130,10 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         """Whether entries may be missing: a kernel needs complete rows."""
         return self.kernel is None
 
+    @property
+    def _GAPS_NEED(self) -> str:  # type: ignore[override]  # noqa: N802
+        return "without a kernel, not with kernel= as here" if self.kernel is not None else ""
+
     def __init__(
         self,
         formula: str | None = None,
