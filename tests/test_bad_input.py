@@ -75,6 +75,53 @@ def test_where_missing_values_are_accepted_is_said(model, sparse, message, table
         model.fit(scipy.sparse.csr_array(X) if sparse else X, y)
 
 
+@pytest.mark.parametrize("absent", [pd.NA, None, np.nan, "masked"])
+@pytest.mark.parametrize("classifier", [*CLASSIFIERS, partial(BayesianMixedSVC, groups=0)])
+def test_gaps_of_every_kind_are_alike(classifier, absent, table):
+    X, y = table
+    X = np.column_stack([np.arange(60) % 4, X]).round(1)
+    gaps = X.copy()
+    gaps[[5, 7], 2] = np.nan
+    expected = classifier(random_state=0).fit(gaps, y).predict_proba(gaps)
+    if isinstance(absent, str):
+        rows = np.ma.masked_array(np.nan_to_num(gaps, nan=9.0), np.isnan(gaps))
+    else:
+        rows = gaps.astype(object)
+        rows[np.isnan(gaps)] = absent
+    np.testing.assert_array_equal(classifier(random_state=0).fit(rows, y).predict_proba(rows), expected)
+
+
+def test_columns_of_objects_may_have_gaps_of_pandas(table):
+    X, y = table
+    plain = pd.DataFrame({"a": X[:, 0], "b": np.where(np.arange(60) == 5, np.nan, X[:, 1])})
+    frame = plain.assign(b=plain["b"].astype(object).where(plain["b"].notna(), pd.NA))
+    expected = BayesianLinearSVC().fit(plain, y).predict_proba(plain)
+    np.testing.assert_array_equal(BayesianLinearSVC().fit(frame, y).predict_proba(frame), expected)
+    with pytest.raises(ValueError, match="Input X contains NaN: column 'b' has missing values"):
+        BayesianSVC(kernel="matern").fit(frame, y)
+    with pytest.raises(ValueError, match=r"column 'b' is not numeric \(such as 'x'\)"):
+        BayesianSVC().fit(frame.replace({"b": {frame["b"][0]: "x"}}), y)
+    assert frame["b"][5] is pd.NA  # what was given is unchanged
+
+
+def test_masks_of_arrays_are_gaps(table):
+    X, y = table
+    masked = np.ma.masked_array(X, np.zeros(X.shape, dtype=bool))
+    expected = BayesianSVC(random_state=0).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(BayesianSVC(random_state=0).fit(masked, y).predict_proba(masked), expected)
+    masked[3, 1] = np.ma.masked
+    with pytest.raises(ValueError, match="Input X contains NaN: column 1 has missing values"):
+        BayesianSVC(kernel="matern").fit(masked, y)
+    labels = np.ma.masked_array(np.arange(60) % 2, np.arange(60) == 4)
+    with pytest.raises(ValueError, match="y contains NaN, infinity or None in row 4"):
+        BayesianSVC().fit(X, labels)
+    with pytest.raises(ValueError, match="sample_weight must be finite and non-negative, got nan for row 2"):
+        BayesianSVC().fit(X, y, sample_weight=np.ma.masked_array(np.ones(60), np.arange(60) == 2))
+    numbers = np.ma.masked_array(np.round(10 * X).astype(int), masked.mask)
+    encoded = TableClassifier(BayesianLinearSVC()).fit(numbers, y).encode(numbers)
+    np.testing.assert_array_equal(np.isnan(encoded), masked.mask)
+
+
 @every_classifier
 def test_many_missing_columns_are_counted_not_listed(classifier, table):
     _, y = table

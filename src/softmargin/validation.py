@@ -11,7 +11,8 @@ import scipy.sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d, validate_data
 
-_NAMES_SHOWN = 5
+from .entries import listed, name_unreadable_columns, refuse_dates, refuse_namesakes, with_gaps
+
 #: The largest entries that X may have, so that differences and short sums cannot overflow.
 _LARGEST = {"float64": 1e300, "float32": 1e38}
 #: The largest weight of a row: with larger ones, rounding errors of sums would exceed the prior.
@@ -36,8 +37,9 @@ def check_rows(
         "ensure_all_finite": False,
         "ensure_min_samples": 1,
     }
-    _refuse_namesakes(X)
-    _refuse_dates(X)
+    refuse_namesakes(X)
+    refuse_dates(X)
+    X = with_gaps(X)
     try:
         if names:
             checked = validate_data(estimator, X, reset=reset, **settings)
@@ -45,7 +47,7 @@ def check_rows(
             checked = check_array(X, estimator=estimator, input_name="X", **settings)
             _refuse_other_width(estimator, checked)
     except (TypeError, ValueError) as error:
-        _name_unreadable_columns(X, error)
+        name_unreadable_columns(X, error)
         raise
     known, need = getattr(estimator, "feature_names_in_", None), getattr(estimator, "_GAPS_NEED", "")
     if missing and scipy.sparse.issparse(checked):
@@ -116,65 +118,8 @@ def refuse_empty_columns(X: np.ndarray, names: Any = None) -> None:
     """Raises an error for columns without any observed entry."""
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):
-        without = _listed(_named(empty, names), verb="has")
+        without = listed(_named(empty, names), verb="has")
         raise ValueError(f"In X, {without} no observed value: drop such columns before fitting.")
-
-
-def _refuse_namesakes(X: Any) -> None:
-    """Raises an error if two columns of a frame have the same name."""
-    names = list(getattr(X, "columns", ()))
-    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
-    if twice is not None:
-        raise ValueError(f"{names.count(twice)} columns are called {twice!r}: rename all but one.")
-
-
-def _refuse_dates(X: Any) -> None:
-    """Raises an error for dates, which would silently be converted to nanoseconds."""
-    if any(map(_is_of_dates, X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)])):
-        _name_unreadable_columns(X, None)
-        raise ValueError("X holds dates or times: convert them to numbers, such as days since the first of them.")
-
-
-def _is_of_dates(dtype: Any) -> bool:
-    """Whether a dtype of NumPy, pandas or polars holds dates or times."""
-    return getattr(dtype, "kind", "") in ("m", "M") or bool(getattr(dtype, "is_temporal", bool)())
-
-
-def _name_unreadable_columns(X: Any, error: Exception | None) -> None:
-    """Raises an error that names the columns of a frame that are not numeric, if there are any."""
-    unreadable = {name: _unreadable_value(X[name]) for name in getattr(X, "columns", ())}
-    unreadable = {name: found for name, found in unreadable.items() if found is not None}
-    if unreadable:
-        raise ValueError(
-            f"{_listed(list(unreadable))} not numeric (such as {next(iter(unreadable.values()))}). "
-            f"softmargin.tables.TableClassifier accepts tables with text, dates and missing values; or encode such "
-            f"columns first, for example with sklearn.preprocessing.OneHotEncoder or OrdinalEncoder in a "
-            f"ColumnTransformer."
-        ) from error
-
-
-def _unreadable_value(column: Any) -> str | None:
-    """The first entry of a column that is not a number; None if all are.
-
-    >>> _unreadable_value(["1.5", "many"])
-    "'many'"
-    """
-    values = np.asarray(column).ravel()
-    if getattr(getattr(column, "dtype", values.dtype), "kind", values.dtype.kind) in "mM":
-        return next((str(value) for value in values if value == value), "a date")  # NaT is not itself
-    try:
-        np.asarray(column, dtype=float)
-    except (TypeError, ValueError):
-        return next((repr(value) for value in values.tolist() if not _is_number(value)), "an empty entry")
-    return None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def refuse_infinite(
@@ -203,25 +148,18 @@ def refuse_infinite(
             f"accepts missing values only {need}" if need else "does not accept missing values encoded as NaN natively"
         )
         raise ValueError(
-            f"Input X contains NaN: {_listed(shown, verb='has')} missing values. {who} {accepts}; put an imputer such "
+            f"Input X contains NaN: {listed(shown, verb='has')} missing values. {who} {accepts}; put an imputer such "
             f"as sklearn.impute.SimpleImputer before it in a pipeline, or drop those rows."
         )
     raise ValueError(
         f"Input X contains infinity or a value too large for {values.dtype}, beyond {largest:g}: "
-        f"{_listed(shown, verb='has')} such values. Replace or drop them, or express the column in other units."
+        f"{listed(shown, verb='has')} such values. Replace or drop them, or express the column in other units."
     )
 
 
 def _named(columns: np.ndarray, names: Any) -> list[Any]:
     """Columns by name, if they have names."""
     return list(columns) if names is None else [names[column] for column in columns]
-
-
-def _listed(names: list[Any], verb: str = "is") -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    shown = ", ".join(repr(name.item() if isinstance(name, np.generic) else name) for name in names[:_NAMES_SHOWN])
-    plural = {"is": "are", "has": "have"}[verb]
-    return f"column {shown} {verb}" if len(names) == 1 else f"columns {shown}{more} {plural}"
 
 
 # Labels and weights ------------------------------------------------------------------------------
@@ -231,7 +169,7 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
     """``y`` as a vector of class labels, one for each row of ``X``, which may be ``part`` of a larger table."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
-    y = column_or_1d(y, warn=warn)
+    y = column_or_1d(with_gaps(y), warn=warn)
     if part and len(y) != X.shape[0]:
         raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one per row.")
     check_consistent_length(X, y)
@@ -340,7 +278,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     if isinstance(sample_weight, Real):
         weight = np.full(n_rows, float(sample_weight))
     else:
-        weight = np.asarray(sample_weight, dtype=np.float64)
+        weight = np.asarray(with_gaps(sample_weight), dtype=np.float64)
     if weight.shape != (n_rows,):
         raise ValueError(
             f"sample_weight must have one entry for each of the {n_rows} rows, got an array of shape {weight.shape}."

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ..entries import with_gaps
 from ..parameters import meant
 from ..validation import refuse_unread
 
@@ -25,7 +26,7 @@ def as_table(X: Any) -> Any:
         return X
     if scipy.sparse.issparse(X):
         raise ValueError("X must be a frame or a dense array, not a sparse matrix.")
-    X = np.asarray(X)
+    X = np.asarray(with_gaps(X))
     if X.ndim != 2:
         raise ValueError(f"X must be a frame or an array of two dimensions, got {X.ndim}.")
     if X.dtype.kind not in _NUMERIC + "O":

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names, check_array, check_is_fitted
 
+from ..entries import with_gaps
 from ..parameters import meant
 from ..validation import check_weights, refuse_unread
 from .lazily import pandas
@@ -40,7 +41,7 @@ class FrameTransformer(TransformerMixin, BaseEstimator):
         if given is None:
             # An array has no names and a single type; strings are allowed, and the plans report infinite values.
             any_type: Any = None
-            X = check_array(X, dtype=any_type, ensure_all_finite=False, estimator=self)
+            X = check_array(with_gaps(X), dtype=any_type, ensure_all_finite=False, estimator=self)
             if X.dtype.kind == "c":
                 raise ValueError("Complex data not supported.")
             given = _plain(pandas().DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])]))
