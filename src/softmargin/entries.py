@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["listed", "name_unreadable_columns", "refuse_dates", "refuse_namesakes", "with_gaps"]
+from .parameters import meant
+
+__all__ = ["listed", "name_unreadable_columns", "named_apart", "refuse_dates", "refuse_namesakes", "with_gaps"]
 
 _NAMES_SHOWN = 5
 
@@ -34,6 +36,32 @@ def with_gaps(X: Any) -> Any:
         absent = np.reshape([type(value).__name__ == "NAType" for value in X.ravel().tolist()], X.shape)
         return np.where(absent, np.nan, X) if absent.any() else X
     return X
+
+
+def named_apart(X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Rows, labels and weights, where the last two may be names of columns of a frame, which are then taken from it."""
+    named = {word: name for word, name in (("y", y), ("sample_weight", weight)) if isinstance(name, str)}
+    if not named or hasattr(X, "__fspath__") or isinstance(X, str):
+        return X, y, weight
+    is_frame = type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(X, "to_numpy")
+    if not is_frame or not hasattr(X, "columns"):
+        _refuse_named(X, named)
+        return X, y, weight
+    for word, name in named.items():
+        if name not in X.columns:
+            raise ValueError(f"{word}={name!r} names no column of X; {meant(name, map(str, X.columns))}")
+    apart = list(dict.fromkeys(named.values()))
+    rows = X.drop(columns=apart) if hasattr(X, "iloc") else X.drop(apart)
+    return rows, *(X[given] if isinstance(given, str) else given for given in (y, weight))
+
+
+def _refuse_named(X: Any, named: dict[str, str]) -> None:
+    """Raises an error where names of columns were given for an array, which has none."""
+    if isinstance(X, (np.ndarray, list, tuple)) or hasattr(X, "tocsr"):
+        word, name = next(iter(named.items()))
+        raise ValueError(
+            f"{word}={name!r} is a string, but X is no frame with such a column: pass a frame, or one entry per row."
+        )
 
 
 def refuse_namesakes(X: Any) -> None:

@@ -19,6 +19,7 @@ from ..checkpoint import CUT_SHORT, Checkpoint, Journal
 from ..chunks import Source, Table, n_threads, one_blas_thread, source_of
 from ..devices import PRECISIONS, Place, on_host, placed
 from ..engine import Problem
+from ..entries import named_apart
 from ..inference import DRAWABLE, HINGES, INFERENCES, InferredAscent, Plan, infer
 from ..likelihoods import LOSSES, Likelihood, Loss, known_loss, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink, word_of
@@ -90,9 +91,9 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
         ----------
         X : array, CSR matrix or frame of shape (n_rows, n_columns), or a source of rows
             Training rows.  A source need not fit in memory: see `softmargin.chunks`.
-        y : sequence of n_rows labels, or the name of a column of files
+        y : sequence of n_rows labels, or the name of a column of the frame or files
             Two classes or more, of any type that sorts.
-        sample_weight : sequence of n_rows weights, or the name of a column of files, optional
+        sample_weight : sequence of n_rows weights, or the name of a column of the frame or files, optional
             A row of weight k counts as k copies of it; rows of weight 0 are ignored.
 
         Returns
@@ -114,9 +115,9 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
         ----------
         X : array, CSR matrix or frame of shape (n_rows, n_columns), or a source of rows with their labels
             Rows to predict.
-        y : sequence of n_rows labels, or the name of a column of files
+        y : sequence of n_rows labels, or the name of a column of the frame or files
             True labels; taken from the frame if a formula names them.
-        sample_weight : sequence of n_rows weights, or the name of a column of files, optional
+        sample_weight : sequence of n_rows weights, or the name of a column of the frame or files, optional
             How much each row counts.
 
         Returns
@@ -125,6 +126,7 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
             The weighted share of correct predictions.
         """
         check_is_fitted(self)
+        X, y, sample_weight = named_apart(X, y, sample_weight)
         source = source_of(X, y, sample_weight)
         if source is None:
             return super().score(X, self._labels(X, y), sample_weight)
@@ -136,7 +138,7 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
         monitor = Monitor(type(self).__name__, self.verbose, self.max_time, self._plan().n_records, journal=journal)
         jobs, rng = n_threads(self.n_jobs), check_random_state(self.random_state)
         place = Place.of(self.device, self.precision, X)
-        X, y, sample_weight = map(on_host, (X, y, sample_weight))
+        X, y, sample_weight = named_apart(*map(on_host, (X, y, sample_weight)))
         mapped = isinstance(X, np.memmap) and not self._takes_sources  # then it is read as an array
         source = None if mapped else source_of(X, y, sample_weight)
         data = self._check_data(X, y, sample_weight) if source is None else self._check_source(source, jobs)

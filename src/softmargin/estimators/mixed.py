@@ -206,9 +206,9 @@ class BayesianMixedSVC(FixedEffectsMixin, DesignedClassifier):
         ----------
         X : frame, or array of shape (n_rows, n_columns) if there is no formula
             Training rows.
-        y : sequence of n_rows labels, optional
+        y : sequence of n_rows labels, or the name of a column of the frame, optional
             Two classes or more; taken from the frame if the formula names them.
-        sample_weight : sequence of n_rows weights, optional
+        sample_weight : sequence of n_rows weights, or the name of a column of the frame, optional
             A row of weight k counts as k copies of it; rows of weight 0 are ignored.
 
         Returns

@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from ..chunks import n_threads, one_blas_thread
+from ..entries import named_apart
 from ..inference import InferredAscent
 from ..monitor import Monitor
 from ..parameters import share
@@ -36,11 +37,11 @@ class StreamingClassifier(BayesianClassifier):
         ----------
         X : array, CSR matrix or frame of shape (n_rows, n_columns)
             Training rows.
-        y : sequence of n_rows labels
+        y : sequence of n_rows labels, or the name of a column of the frame
             Any of the classes.
         classes : sequence of labels
             All classes; required in the first call, and optional later.
-        sample_weight : sequence of n_rows weights, optional
+        sample_weight : sequence of n_rows weights, or the name of a column of the frame, optional
             A row of weight k counts as k copies of it; rows of weight 0 are ignored.
 
         Returns
@@ -61,6 +62,7 @@ class StreamingClassifier(BayesianClassifier):
         """
         self._check_parameters()
         self._check_streaming()
+        X, y, sample_weight = named_apart(X, y, sample_weight)
         refuse_sources(X, "partial_fit", "Pass one batch after another, or pass all rows to fit", y)
         with kept_on_failure(self):
             found = self._find_more(X, y, classes, sample_weight)
