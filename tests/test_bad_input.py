@@ -11,8 +11,16 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 
-from softmargin import BayesianGPC, BayesianLinearSVC, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC
+from softmargin import (
+    BayesianGPC,
+    BayesianKernelMachine,
+    BayesianLinearSVC,
+    BayesianMixedSVC,
+    BayesianOneClassSVM,
+    BayesianSVC,
+)
 from softmargin.kernels import RBF, Linear, White
 from softmargin.tables import TableClassifier
 
@@ -230,6 +238,9 @@ def test_weights_that_mean_nothing_are_refused(classifier, weight, message, tabl
         ({"class_weight": "even"}, "class_weight must be None, 'balanced' or a dict"),
         ({"class_weight": {"maybe": 2}}, r"weight for \['maybe'\], but the classes are \['no', 'yes'\]"),
         ({"class_weight": {"yes": -2}}, "finite and non-negative"),
+        ({"class_weight": {"yes": None}}, "class_weight gives class 'yes' the weight None, which is not a number"),
+        ({"verbose": "False"}, "verbose must be True, False or an integer >= 0, got 'False'"),
+        ({"verbose": -1}, "verbose must be True, False or an integer >= 0, got -1"),
         ({"random_state": "lucky"}, "lucky"),
     ],
 )
@@ -243,6 +254,7 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"kernel": 2.5}, r"kernel=2.5 is a number, .* such as 'rbf' or 2.5 \* RBF\(\)"),
         ({"kernel": 3j}, "kernel must be a kernel of softmargin.kernels"),
         ({"kernel": RBF((1.0, 2.0))}, "2 length-scales, but the data has 3 columns"),
         ({"kernel": White(1.0)}, "does not give the inducing points a positive definite covariance"),
@@ -269,6 +281,39 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
 def test_kernel_parameters_are_checked_too(parameters, message, table):
     with pytest.raises(ValueError, match=message):
         BayesianSVC(**parameters).fit(*table)
+
+
+@pytest.mark.parametrize("classifier", [BayesianLinearSVC, BayesianMixedSVC])
+@pytest.mark.parametrize("name", ["fit_intercept", "standardize"])
+def test_words_are_not_true_or_false(classifier, name, table):
+    for value in ("False", None, 2):
+        with pytest.raises(ValueError, match=f"{name} must be True or False, got {value!r}"):
+            classifier(**{name: value}).fit(*table)
+    for value in (np.True_, 0):
+        classifier(**{name: value}).fit(*table)
+
+
+@pytest.mark.parametrize(
+    "model", [BayesianMixedSVC(kernel=2), BayesianOneClassSVM(2), BayesianKernelMachine(2.0), BayesianGPC(kernel=True)]
+)
+def test_numbers_are_no_kernels(model, table):
+    with pytest.raises(ValueError, match="is a number, and would tell no row from another"):
+        model.fit(*table)
+
+
+def test_formulas_that_are_no_strings_can_be_shown(table):
+    model = BayesianMixedSVC(5)
+    assert "formula=5" in repr(model)
+    assert "BayesianMixedSVC" in model._repr_html_()
+    with pytest.raises(ValueError, match=r"formula must be a string .* got 5"):
+        model.fit(*table)
+
+
+def test_tables_need_a_model_that_learns_classes(table):
+    X, y = table
+    for model in (BayesianOneClassSVM(), LinearRegression()):
+        with pytest.raises(ValueError, match=f"needs a classifier, and {type(model).__name__} learns no classes"):
+            TableClassifier(model).fit(pd.DataFrame(X, columns=list("abc")), y)
 
 
 @every_classifier

@@ -26,6 +26,13 @@ small = pytest.fixture(small_model)
 # Reading what others wrote -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("path", [None, io.BytesIO(), 3])
+def test_what_is_no_path_is_told(path, small):
+    for attempt in (lambda: load(path), lambda: save(small[0], path)):
+        with pytest.raises(StoreError, match="The path of a file is needed, as a string or a Path, but got"):
+            attempt()
+
+
 def packed(members, path, manifest=None, comment=None, listed=None, deflated=None):
     """A file of members with hashes that are right, whatever they are."""
     members = {name: content for name, content in members.items() if name != "manifest.json"}

@@ -13,7 +13,8 @@ from .chunks import dense, rows_in_block
 from .columns import describe
 from .estimators.kernel import KERNELS, usual_length_scales
 from .frequencies import HOWS
-from .kernels import Kernel, as_kernel
+from .kernels import Kernel
+from .kernels.combine import given_kernel
 from .parameters import one_of, positive_integer
 from .rows import FourierRows
 from .validation import check_rows, check_weights
@@ -107,7 +108,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _kernel_as_given(self) -> Kernel:
         if not isinstance(self.kernel, str):
-            return as_kernel(self.kernel)
+            return given_kernel(self.kernel)
         one_of("kernel", self.kernel, KERNELS)
         return KERNELS[self.kernel]()
 

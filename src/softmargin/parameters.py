@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 #: How many names are listed if none is similar.
 _NAMES_OFFERED = 12
 
@@ -67,6 +69,18 @@ def positive_integer(name: str, value: Any, *, words: tuple[str, ...] = ()) -> N
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         others = "".join(f" or {word!r}" for word in words)
         raise ValueError(f"{name} must be an integer >= 1{others}, got {value!r}.")
+
+
+def flag(name: str, value: Any) -> None:
+    """Checks that ``value`` is true or false, and no word: every string counts as true, "False" too."""
+    if not isinstance(value, bool | np.bool_) and not (isinstance(value, Integral) and value in (0, 1)):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
+
+
+def verbosity(value: Any) -> None:
+    """Checks that ``value`` is true or false, or an integer of at least zero."""
+    if not isinstance(value, bool | np.bool_ | Integral) or value < 0:
+        raise ValueError(f"verbose must be True, False or an integer >= 0, got {value!r}.")
 
 
 def number_of_jobs(value: Any) -> None:

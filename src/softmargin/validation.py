@@ -302,6 +302,17 @@ def refuse_enormous(weight: np.ndarray) -> None:
         )
 
 
+def _factor(label: Any, factor: Any) -> float:
+    """The weight of a class as a number."""
+    try:
+        return float(factor)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"class_weight gives class {label!r} the weight {factor!r}, which is not a number; leave the class out of "
+            f"the dict for a weight of 1."
+        ) from error
+
+
 def class_weights(
     class_weight: Any, y: np.ndarray, weight: np.ndarray, declared: np.ndarray | None = None
 ) -> np.ndarray:
@@ -329,7 +340,7 @@ def class_weights(
     # As in scikit-learn, where a class of its own may be missing from a fold.
     if unknown and not all(label in class_weight for label in labels):
         raise ValueError(f"class_weight has a weight for {unknown}, but the classes are {labels}.")
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    factors = np.array([_factor(label, class_weight.get(label, 1.0)) for label in labels])
     if not np.all(np.isfinite(factors) & (factors >= 0)):
         raise ValueError(f"The weights in class_weight must be finite and non-negative, got {class_weight!r}.")
     return factors[codes]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ..monitor import InterruptedFitWarning
-from ..parameters import one_of, positive_integer, positive_number
+from ..parameters import one_of, positive_integer, positive_number, verbosity
 from .pool import as_pool, row_numbers, taken
 from .progress import Progress
 from .refit import REFITS, Refits, was_interrupted
@@ -260,6 +260,7 @@ class ActiveLearner(BaseEstimator):
         if n_queries is not None:
             positive_integer("n_queries", n_queries)
         positive_number("max_time", max_time, none=True)
+        verbosity(self.verbose)
         positive_number("least_uncertainty", least, zero=True, none=True)
         if (X_test is None) != (y_test is None):
             raise ValueError("Give both X_test and y_test, or neither.")

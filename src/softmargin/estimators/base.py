@@ -24,7 +24,7 @@ from ..inference import DRAWABLE, HINGES, INFERENCES, InferredAscent, Plan, infe
 from ..likelihoods import LOSSES, Likelihood, Loss, known_loss, named_likelihood
 from ..links import Link, LogisticLink, ProbitLink, SoftmaxLink, word_of
 from ..monitor import InterruptedFitWarning, Monitor
-from ..parameters import learning_rate, number_of_jobs, one_of, positive_integer, positive_number
+from ..parameters import learning_rate, number_of_jobs, one_of, positive_integer, positive_number, verbosity
 from ..priors import Classwise, Imputing, Prior
 from ..rows import ClasswiseRows, IncompleteRows
 from ..streaming import NOTHING, Record, begun
@@ -289,6 +289,7 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
         positive_integer("max_iter", self.max_iter)
         positive_number("max_time", self.max_time, none=True)
         number_of_jobs(self.n_jobs)
+        verbosity(self.verbose)
         Checkpoint.of(getattr(self, "checkpoint", None))
         one_of("precision", self.precision, PRECISIONS)
         if self.device is not None and self.inference == "gibbs":

@@ -160,7 +160,7 @@ class DesignedClassifier(BayesianClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        left, tilde, _ = (self.formula or "").partition("~")
+        left, tilde, _ = (self.formula if isinstance(self.formula, str) else "").partition("~")
         tags.target_tags.required = not (tilde and left.strip())
         return tags
 

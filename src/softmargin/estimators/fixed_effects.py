@@ -15,7 +15,7 @@ from ..chunks import dense
 from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import MOST_MODELLED, NOT_LEARNED, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
-from ..parameters import inclusion_share, one_of, positive_number
+from ..parameters import flag, inclusion_share, one_of, positive_number
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
 from ..validation import has_missing, refuse_sources
@@ -54,6 +54,8 @@ def check_fixed_effects(model: Any) -> None:
     positive_number("shape", model.shape, none=True)
     positive_number("rate", model.rate, none=True)
     inclusion_share(model.rho)
+    flag("fit_intercept", model.fit_intercept)
+    flag("standardize", model.standardize)
 
 
 def selects(model: Any) -> bool:

@@ -12,8 +12,9 @@ from ..columns import Columns
 from ..imputation import MOST_MODELLED, NOT_LEARNED, GapModel
 from ..inducing import MERGED_NUMBERS, choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
-from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
+from ..kernels import RBF, Constant, Kernel, Matern
 from ..kernels.blurred import blurred, sharp
+from ..kernels.combine import given_kernel
 from ..likelihoods import likelihood_of
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
@@ -105,7 +106,7 @@ class TunedClassifier(StreamingClassifier):
 
     def _kernel_as_given(self) -> Kernel:
         if not isinstance(self.kernel, str):
-            return as_kernel(self.kernel)
+            return given_kernel(self.kernel)
         one_of("kernel", self.kernel, KERNELS)
         variance = _VARIANCE if self.tune is None else _EXPECTED_VARIANCE
         return variance * KERNELS[self.kernel]() + Constant(_OFFSET_VARIANCE)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..inducing import choose_points
-from ..kernels import Kernel, as_kernel
+from ..kernels import Kernel
+from ..kernels.combine import given_kernel
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
 from ..rows import InducingRows
@@ -90,7 +91,7 @@ def kernel_effects(
 
 def _kernel_as_given(model: Any) -> Kernel:
     if not isinstance(model.kernel, str):
-        return as_kernel(model.kernel)
+        return given_kernel(model.kernel)
     one_of("kernel", model.kernel, KERNELS)
     return _VARIANCE * KERNELS[model.kernel]()
 

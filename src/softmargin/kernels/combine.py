@@ -122,6 +122,20 @@ def _factor(kernel: Kernel) -> str:
     return f"({kernel})" if isinstance(kernel, Sum) else f"{kernel}"
 
 
+def given_kernel(kernel: Any) -> Kernel:
+    """A kernel that was passed to an estimator: as `as_kernel`, but not a number, which is the same for all rows.
+
+    >>> given_kernel(2.5 * RBF())
+    2.5 * RBF(length_scale=None)
+    """
+    if isinstance(kernel, Real):
+        raise ValueError(
+            f"kernel={kernel!r} is a number, and would tell no row from another: pass a kernel, such as 'rbf' or "
+            f"{kernel!r} * RBF() of softmargin.kernels."
+        )
+    return as_kernel(kernel)
+
+
 def as_kernel(kernel: Any) -> Kernel:
     """``kernel`` itself, a positive number as `Constant`, or a scikit-learn kernel converted.
 

@@ -21,7 +21,7 @@ from ..chunks import n_threads
 from ..estimators.predictions import LatentPredictions, kept_on_failure
 from ..likelihoods import Loss
 from ..monitor import InterruptedFitWarning, Monitor
-from ..parameters import number_of_jobs, one_of, positive_integer, positive_number
+from ..parameters import number_of_jobs, one_of, positive_integer, positive_number, verbosity
 from ..validation import check_labels, check_rows, codes_of, declared_classes, present_classes, refuse_infinite
 from .closed import checked_loss
 from .head import MarginHead
@@ -240,6 +240,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         positive_number("learning_rate", self.learning_rate)
         positive_number("warm_up", self.warm_up, zero=True)
         positive_number("max_time", self.max_time, none=True)
+        verbosity(self.verbose)
         number_of_jobs(self.n_jobs)
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")

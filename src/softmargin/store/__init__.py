@@ -75,6 +75,11 @@ def load(path: str | PathLike[str]) -> Any:
     return model
 
 
+def _check_path(path: Any) -> None:
+    if not isinstance(path, (str, PathLike)):
+        raise StoreError(f"The path of a file is needed, as a string or a Path, but got {path!r}.")
+
+
 def write(path: str | PathLike[str], value: Any, kind: str) -> None:
     """Writes a value to a file of the given kind, ``"model"`` or ``"checkpoint"``.
 
@@ -85,6 +90,7 @@ def write(path: str | PathLike[str], value: Any, kind: str) -> None:
     from .. import __version__
 
     assert kind in KINDS, kind
+    _check_path(path)
     encoder = Encoder()
     try:
         tree = encoder.node(value, kind)
@@ -95,6 +101,7 @@ def write(path: str | PathLike[str], value: Any, kind: str) -> None:
 
 def read(path: str | PathLike[str], kind: str) -> Any:
     """The value that `write` wrote to a file of that kind."""
+    _check_path(path)
     try:
         with open_archive(Path(path), kind) as contents:
             return Decoder(contents.array, contents.n_arrays).whole(contents.tree)

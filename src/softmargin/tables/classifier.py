@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    MetaEstimatorMixin,
+    clone,
+    is_outlier_detector,
+    is_regressor,
+)
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
@@ -111,6 +118,11 @@ class TableClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self
         """
         classifier: Any = clone(self.classifier) if self.classifier is not None else BayesianSVC()
+        if is_outlier_detector(classifier) or is_regressor(classifier):
+            raise ValueError(
+                f"TableClassifier needs a classifier, and {type(classifier).__name__} learns no classes: encode the "
+                f"table with TableEncoder, for example in a pipeline."
+            )
         encoder: Any = self._unfitted_encoder(classifier)
         if y is None and (isinstance(X, str | PathLike) or frame_of(X) is not None):
             y = _response(classifier)
