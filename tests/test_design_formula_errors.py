@@ -77,7 +77,7 @@ def test_unknown_levels_and_changed_kinds_are_named(frame):
         design.matrix(frame.assign(treatment=["x", "y"] * 20))
     with pytest.raises(ValueError, match="'dose' held numbers"):
         design.matrix(frame.assign(dose="high"))
-    with pytest.raises(ValueError, match="no column 'dose' among"):
+    with pytest.raises(ValueError, match="no column 'dose'; there are"):
         design.matrix(frame[["treatment"]])
 
 

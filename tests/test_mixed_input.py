@@ -32,7 +32,7 @@ def checked(model, frame, y=None, **fit):
     [
         ("ill ~ agee + (1|clinic)", "no column 'agee'; did you mean 'age'"),
         ("ill ~ age + (1|clinics)", "no column 'clinics'; did you mean 'clinic'"),
-        ("state ~ age", "no column 'state' among 'age', 'dose', 'sex', 'clinic', 'ill'"),
+        ("state ~ age", "no column 'state'; there are 'age', 'dose', 'sex', 'clinic', 'ill'"),
         ("ill ~ log(age)", "Unknown name in the formula"),
         ("ill ~ age + ill", "'ill' is on both sides"),
         ("ill ~ age + (1|ill)", "'ill' is on both sides"),
