@@ -26,7 +26,7 @@ from ..validation import check_labels, check_rows, codes_of, declared_classes, p
 from .closed import checked_loss
 from .head import MarginHead
 from .networks import NETWORKS, Standardised
-from .training import Labelled, Plan, Trainer, evaluated
+from .training import Labelled, Plan, Trainer, dtype_of, evaluated
 
 #: Rows are held out only if this many of each class would be among them.
 _FEWEST_HELD_OUT = 2
@@ -47,7 +47,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     network : {"auto", "mnist", "cifar", "table"}, module, or a function from the shape of a row to a module
         Maps inputs to features.  The names are networks of Wistuba and Rawat (2018) for images, and one for tables;
         "auto" chooses by the shape of ``X``.  A module is copied, and trained from its current weights.  All receive
-        standardised inputs.
+        standardised inputs, and compute in single precision.
     n_inducing : int
         Number of inducing points of the head.
     loss, multi_class
@@ -209,9 +209,10 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         rows, network = torch.as_tensor(self._check(X, reset=False)), self.network_
         if self._is_table_network():
             # In double precision, which such small networks allow, results do not depend on which rows are batched.
-            network, rows = copy.deepcopy(network).double(), rows.double()
+            network = copy.deepcopy(network).double()
+        place = self._device(), dtype_of(network)
         with evaluated(network, self.head_), torch.inference_mode():
-            return [then(network(part.to(self._device()))) for part in rows.split(_ROWS_AT_ONCE)]
+            return [then(network(part.to(*place))) for part in rows.split(_ROWS_AT_ONCE)]
 
     def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
         """Gradient in ``X``, already checked, of the sum of latent moments weighted by ``d_mu`` and ``d_v``."""
@@ -221,7 +222,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             return np.concatenate([to_numpy(self._slopes(*part)) for part in parts])
 
     def _slopes(self, X: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        inputs = X.to(self._device()).requires_grad_(True)
+        inputs = X.to(self._device(), dtype_of(self.network_)).requires_grad_(True)
         moments = self.head_(self.network_(inputs))
         return torch.autograd.grad(moments, inputs, [w.to(inputs.device, torch.float64) for w in weights])[0]
 
@@ -287,7 +288,8 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         """A network with initial weights, and a head of matching size."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = nn.Sequential(Standardised(rows.X), self._network(tuple(rows.X.shape[1:]))).to(device)
+            network = nn.Sequential(Standardised(rows.X), self._network(tuple(rows.X.shape[1:])))
+            network = network.to(device, rows.X.dtype)
         with torch.no_grad():
             features = network.eval()(rows.X[:2].to(device))
         if features.ndim != 2:
