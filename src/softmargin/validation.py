@@ -227,7 +227,7 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
         raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one per row.")
     check_consistent_length(X, y)
     types = {type(label) for label in y} if y.dtype.kind == "O" else set()
-    empty = np.flatnonzero(_is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
+    empty = np.flatnonzero(is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
     if len(empty):
         rows = f"{len(empty):,} rows, the first of them" if len(empty) > 1 else ""
         raise ValueError(
@@ -250,7 +250,7 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
     return y
 
 
-def _is_nothing(y: np.ndarray) -> np.ndarray:
+def is_nothing(y: np.ndarray) -> np.ndarray:
     """Which labels are missing: None, NaN and other values that differ from themselves, or infinite numbers."""
     if y.dtype.kind == "f":
         return ~np.isfinite(y)
