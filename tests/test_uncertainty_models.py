@@ -11,10 +11,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 import references_uncertainty as naive
 import softmargin.winning as winning_module
-from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, uncertainty
+from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC, uncertainty
 from softmargin.links import LogisticLink, SoftmaxLink
 from softmargin.uncertainty import (
     entropy,
@@ -169,6 +170,16 @@ def test_other_classifiers_have_an_entropy_only():
             measure(other, X)
         with pytest.raises(NotFittedError):
             measure(BayesianSVC(), X)
+
+
+def test_models_without_classes_are_refused(moons):
+    X = moons[1]
+    detector = BayesianOneClassSVM(n_inducing=10, random_state=0).fit(X)
+    for measure in (variation_ratio, mutual_information, entropy):
+        with pytest.raises(TypeError, match=r"BayesianOneClassSVM gives no probabilities of classes.*score_samples"):
+            measure(detector, X)
+    with pytest.raises(TypeError, match=r"SVC gives no probabilities of classes: give .* with predict_proba"):
+        entropy(SVC().fit(X, X[:, 0] > 0), X)
 
 
 @pytest.mark.parametrize("bad", [0, -3, 2.5, "many", True])
