@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
-from softmargin.kernels import RBF, White
+from softmargin import (
+    BayesianGPC,
+    BayesianKernelMachine,
+    BayesianLinearSVC,
+    BayesianMixedSVC,
+    BayesianOneClassSVM,
+    BayesianSVC,
+)
+from softmargin.kernels import RBF, Matern, White
 from softmargin.tables import TableClassifier
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
@@ -168,6 +175,17 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
         parameters, message = {"rate": -1}, "rate must be a positive number"
     with pytest.raises(ValueError, match=message):
         classifier(**parameters).fit(*table)
+
+
+@pytest.mark.parametrize("tune", ["logistic", None])
+@pytest.mark.parametrize("kernel", [RBF((1.0, 2.0)), 2.0 * Matern((1.0, 2.0)) + 1.0])
+@pytest.mark.parametrize(
+    "model", [BayesianSVC(), BayesianGPC(), BayesianMixedSVC(), BayesianKernelMachine(), BayesianOneClassSVM()]
+)
+def test_length_scales_are_counted_before_tuning(model, kernel, tune, table):
+    model = clone(model).set_params(kernel=kernel, **({"tune": tune} if hasattr(model, "tune") else {}))
+    with pytest.raises(ValueError, match=r"kernel has 2 length-scales, but the data has 3 columns: give one"):
+        model.fit(*table)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ class TunedClassifier(StreamingClassifier):
         nothing is tuned.  ``gap_model`` is the model of missing entries, if there are any."""
         columns = data.described().rounded()
         kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
+        kernel.refuse_width(data.X.shape[1])
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
         rows = data.labelled

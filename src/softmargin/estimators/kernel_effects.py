@@ -78,6 +78,7 @@ def kernel_effects(
     alone = data._replace(X=X, columns=None if data.columns is None else data.columns.of(n_fixed))
     columns = alone.described().rounded()
     kernel, judged = _kernel_as_given(model).with_length_scale(usual_length_scales(columns)), []
+    kernel.refuse_width(n_fixed)
     if model.tune is not None:
         judges = GroupedJudges.of(_single(data), n_fixed, code, kernel, columns, data.n_classes)
         choice = choose_kernel_within(judges, around, kernel, columns, monitor, jobs)

@@ -36,6 +36,10 @@ class _Pair(Kernel):
     def units(self, spread: np.ndarray) -> np.ndarray:
         return self.second.units(self.first.units(spread))
 
+    def refuse_width(self, n_columns: int) -> None:
+        self.first.refuse_width(n_columns)
+        self.second.refuse_width(n_columns)
+
     def with_theta(self, theta: np.ndarray) -> Kernel:
         split = len(self.first.theta)
         return type(self)(self.first.with_theta(theta[:split]), self.second.with_theta(theta[split:]))
