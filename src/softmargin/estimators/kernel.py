@@ -14,6 +14,7 @@ from ..inducing import MERGED_NUMBERS, choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern, as_kernel
 from ..kernels.blurred import blurred, sharp
+from ..kernels.combine import heed_bounds
 from ..likelihoods import likelihood_of
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
@@ -66,6 +67,7 @@ class TunedClassifier(StreamingClassifier):
         super()._check_parameters()
         if self.tune is not None:
             one_of("tune", self.tune, (*self._TUNINGS, None))
+            heed_bounds(self.kernel)
         if self.tune in ("bound", "bound-steps") and not likelihood_of(self._loss_for()).is_bound:
             raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
         self._kernel_as_given()

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..inducing import choose_points
 from ..kernels import Kernel, as_kernel
+from ..kernels.combine import heed_bounds
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
 from ..rows import InducingRows
@@ -42,6 +43,7 @@ def check_kernel_effects(model: Any) -> None:
     positive_integer("n_inducing", model.n_inducing, words=("auto",))
     if model.tune is not None:
         one_of("tune", model.tune, (*TUNINGS, None))
+        heed_bounds(model.kernel)
     if model.kernel is not None:
         _kernel_as_given(model)
 
