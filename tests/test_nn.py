@@ -128,6 +128,17 @@ def test_batches_come_one_by_one():
         model.partial_fit(X[:2], [17, 1])
 
 
+def test_a_first_batch_that_is_not_representative_is_told():
+    X, y, *_ = digits(300)
+    for rows, words in ((np.flatnonzero(y == 3), "rows of a single class"), (np.arange(15), "has 15 rows")):
+        model = HybridClassifier(n_inducing=10, device="cpu", random_state=0)
+        with pytest.warns(UserWarning, match=words) as seen:
+            model.partial_fit(X[rows], y[rows], classes=range(10))
+        assert len(seen) == 1
+        model.partial_fit(X[rows], y[rows])
+    HybridClassifier(epochs=1, n_inducing=5, device="cpu").fit(X[:12], y[:12])
+
+
 def test_a_batch_ends_its_progress_line(capsys):
     X, y, *_ = digits(300)
     HybridClassifier(n_inducing=20, device="cpu", verbose=True, random_state=0).partial_fit(X, y, classes=range(10))
@@ -229,6 +240,7 @@ def test_slopes_in_the_inputs_are_those_of_finite_differences():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:The first batch has")  # the checks stream few rows
 @parametrize_with_checks([HybridClassifier(epochs=30, n_inducing=20, batch_size=16, device="cpu", random_state=0)])
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -102,6 +102,11 @@ class TunedClassifier(StreamingClassifier):
             kernel, judged = choice.kernel, [one | {"kernel": sharp(one["kernel"])} for one in choice.history]
         return Chosen(sharp(kernel), judged, columns, judges)
 
+    @property
+    def _chosen_from_first_batch(self) -> list[str]:
+        chosen = self.tune is not None or None in self._kernel_as_given().get_params().values()
+        return ["parameters of the kernel"] if chosen else []
+
     def _rounds(self) -> Rounds:
         """The length of a round, for tuning methods that alternate between belief and kernel."""
         return Rounds()
@@ -135,6 +140,10 @@ class KernelClassifier(TunedClassifier):
             one_of("inducing", self.inducing, PLACEMENTS)
         elif self.inference == "batch":
             raise ValueError("inference='batch' uses the rows as inducing points; leave inducing as is, or use 'cavi'.")
+
+    @property
+    def _chosen_from_first_batch(self) -> list[str]:
+        return [*super()._chosen_from_first_batch, *(["inducing points"] if isinstance(self.inducing, str) else [])]
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"

@@ -18,6 +18,7 @@ from torch import nn
 
 from ..arrays import to_numpy
 from ..chunks import n_threads
+from ..estimators.partial import warn_of_first_batch
 from ..estimators.predictions import LatentPredictions, kept_on_failure
 from ..likelihoods import Loss
 from ..monitor import InterruptedFitWarning, Monitor
@@ -171,7 +172,9 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """Train for one more epoch, on these rows only; the first call needs all ``classes``.
 
-        The link is fitted on these rows before they are used for training.
+        The link is fitted on these rows before they are used for training.  Inducing points, and the scales of inputs
+        and features, are those of the first call: begin with a representative batch.  Fewer than 20 rows, or a single
+        class, give a warning.
         """
         self._check_parameters()
         first = not hasattr(self, "head_")
@@ -189,7 +192,12 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
                     trainer.head.calibrate(trainer.features(rows.X), rows.y)
                 trainer.one_epoch(refresh=False)
         self._keep(trainer, "epochs")
+        if first:
+            self._warn_of_first_batch(y)
         return self
+
+    def _warn_of_first_batch(self, y: np.ndarray) -> None:
+        warn_of_first_batch(y, ["inducing points", "scales of inputs and features"])
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the latent value of each row, before the link; a column for each of many classes."""
