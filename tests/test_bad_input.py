@@ -264,6 +264,7 @@ def test_rows_far_beyond_the_data_have_probabilities(classifier, table):
         assert np.isfinite(p).all()
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @every_classifier
 @given(data=st.data())
 def test_random_small_tables_never_give_nan(classifier, data):
@@ -275,6 +276,7 @@ def test_random_small_tables_never_give_nan(classifier, data):
     checked(classifier(max_time=1.0, max_iter=10_000), X, y, sample_weight=weight)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize(
     "model",
     [BayesianLinearSVC(), BayesianLinearSVC(prior="laplace-zero"), BayesianMixedSVC(groups=0, prior="laplace-zero")],

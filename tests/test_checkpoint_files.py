@@ -157,6 +157,7 @@ def test_an_interrupted_fit_is_a_model_and_goes_on(tmp_path, monkeypatch):
     assert not path.exists()
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_a_fit_that_is_out_of_time_goes_on_with_new_time(tmp_path):
     data, path = rows(), tmp_path / "fit"
     model = BayesianSVC(**LONG, checkpoint=path)
