@@ -255,6 +255,30 @@ def test_other_errors_of_the_oracle_are_raised_and_keep_the_labels(moons):
     assert len(learner.labels_) == 10
 
 
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("name", [int, "class {}".format])
+def test_rows_without_a_label_are_named(moons, nothing, name):
+    _, X, y = moons
+    asked = []
+
+    def oracle(rows):
+        asked.append(rows)
+        labels = [name(label) for label in y[rows]]
+        return labels if len(rows) == 10 else [nothing, *labels[1:]]
+
+    learner = ActiveLearner(BayesianSVC(**QUICK), n_per_query=3, random_state=0)
+    with pytest.raises(ValueError, match="The oracle gave no label for row") as raised:
+        learner.learn(X, oracle, start=10)
+    assert f"row {asked[1][0]} of the pool: it must" in str(raised.value)
+    assert len(learner.labels_) == 10
+    with pytest.raises(ValueError, match=r"no label for row \d+ of the pool and 9 more of those it was asked for"):
+        learner.learn(X, lambda rows: None, start=10)
+    with pytest.raises(ValueError, match="oracle has missing labels"):
+        learner.learn(X, [nothing, *map(name, y[1:])])
+    with pytest.raises(ValueError, match="start has no label for row 7 of the pool"):
+        learner.learn(X, y, start=([5, 7], [name(1), nothing]))
+
+
 @pytest.mark.parametrize(
     ("settings", "how", "message"),
     [

@@ -72,6 +72,7 @@ def test_more_columns_than_rows_are_no_trouble():
     assert_allclose(climbed.predict_proba(X), ascended.predict_proba(X), atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize("stop", ["interrupt", "time"])
 def test_a_fit_that_is_cut_short_keeps_its_model(stop, moons, interrupt_pass):
     X, y = moons

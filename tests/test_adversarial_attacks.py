@@ -64,7 +64,7 @@ def test_attacks_stay_within_limits_and_keep_the_kind_of_numbers(moons):
     clipped = fgsm(model, X, eps=0.3, clip=(-0.5, 1.0))
     assert clipped.min() == -0.5
     assert clipped.max() == 1.0
-    assert fgsm(model, X.astype(np.float32), eps=0.1).dtype == np.float32
+    assert fgsm(model, X.astype(np.float32), eps=0.1, clip=(-0.5, 1.0)).dtype == np.float32
     assert fgsm(model, [[0, 1], [1, 0]], eps=0.1).dtype == np.float64
     moved = np.abs(fgsm(model, X, eps=[0.2, 0.0]) - X)
     assert_allclose(moved, np.broadcast_to([0.2, 0.0], X.shape), atol=1e-12)
@@ -221,9 +221,15 @@ def test_bad_rows_labels_and_strengths_are_named(moons, table):
     model, X, y = moons
     with pytest.raises(ValueError, match="y holds \\[7\\]"):
         log_loss_gradients(model, X, np.where(y > 0, 7, 0))
-    for eps in (-0.1, np.nan, np.inf, [0.1, -0.1]):
+    for eps in (-0.1, np.nan, np.inf, [0.1, -0.1], "far"):
         with pytest.raises(ValueError, match="eps must be"):
             fgsm(model, X, eps=eps)
+    for eps in ([0.1, 0.2, 0.3], np.full((2, 1, 1), 0.1)):
+        with pytest.raises(ValueError, match=r"eps must be .* one number per column, got an array of shape \([23]"):
+            fgsm(model, X, eps=eps)
+    for clip in ((1, 0), 1, (0, 1, 2), (0, np.nan), ([0, 2], 1), "ab", [0, None]):
+        with pytest.raises(ValueError, match="clip must be None or a pair of numbers, the lower one first"):
+            fgsm(model, X, eps=0.1, clip=clip)
     rows, labels, _ = table
     linear = BayesianLinearSVC().fit(rows, labels)
     with pytest.raises(ValueError, match="missing values"):

@@ -21,7 +21,7 @@ from softmargin import (
     BayesianOneClassSVM,
     BayesianSVC,
 )
-from softmargin.kernels import RBF, Linear, White
+from softmargin.kernels import RBF, Linear, Matern, White
 from softmargin.tables import TableClassifier
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
@@ -251,6 +251,17 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
         classifier(**parameters).fit(*table)
 
 
+@pytest.mark.parametrize("tune", ["logistic", None])
+@pytest.mark.parametrize("kernel", [RBF((1.0, 2.0)), 2.0 * Matern((1.0, 2.0)) + 1.0])
+@pytest.mark.parametrize(
+    "model", [BayesianSVC(), BayesianGPC(), BayesianMixedSVC(), BayesianKernelMachine(), BayesianOneClassSVM()]
+)
+def test_length_scales_are_counted_before_tuning(model, kernel, tune, table):
+    model = clone(model).set_params(kernel=kernel, **({"tune": tune} if hasattr(model, "tune") else {}))
+    with pytest.raises(ValueError, match=r"kernel has 2 length-scales, but the data has 3 columns: give one"):
+        model.fit(*table)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -361,6 +372,7 @@ def test_rows_far_beyond_the_data_have_probabilities(classifier, table):
         assert np.isfinite(p).all()
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @every_classifier
 @given(data=st.data())
 def test_random_small_tables_never_give_nan(classifier, data):
@@ -372,6 +384,7 @@ def test_random_small_tables_never_give_nan(classifier, data):
     checked(classifier(max_time=1.0, max_iter=10_000), X, y, sample_weight=weight)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize(
     "model",
     [BayesianLinearSVC(), BayesianLinearSVC(prior="laplace-zero"), BayesianMixedSVC(groups=0, prior="laplace-zero")],

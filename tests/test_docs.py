@@ -142,6 +142,7 @@ INNER = {
     *("estimators", "extras", "fourier_features", "frequencies", "gaussian", "gibbs", "imputation", "inducing"),
     *(
         "inference",
+        "inside",
         "links",
         "loo",
         "machine",

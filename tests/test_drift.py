@@ -121,6 +121,7 @@ def test_the_record_of_a_stream_is_bounded(classifier, monkeypatch):
 # Batches that are small, one-sided or without weight ---------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The first batch has")
 @every_share
 @every_classifier
 @pytest.mark.parametrize("beginning", [1, 40])
@@ -135,6 +136,7 @@ def test_batches_of_one_row(classifier, forgetting, beginning):
         assert mean_loss(p, y) < mean_loss(whole, y) + 0.1
 
 
+@pytest.mark.filterwarnings("ignore:The first batch has")
 @every_share
 @every_classifier
 def test_batches_of_one_class_at_a_time(classifier, forgetting):

@@ -192,11 +192,12 @@ def test_the_history_climbs_to_the_bound(classifier, table):
 
 
 @every_classifier
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_limits_on_passes_and_time_are_kept(classifier, table):
     X, y = table
     with pytest.warns(ConvergenceWarning, match="max_iter=3"):
         assert classifier(max_iter=3).fit(X, y).n_iter_ == 3
-    assert classifier(max_time=1e-9).fit(X, y).n_iter_ == 1
+    assert classifier(max_time=1e-9).fit(X, y).n_iter_ == 2  # the prior, and one step
 
 
 @every_classifier
@@ -275,7 +276,11 @@ def test_blocks_are_spread_over_as_many_threads_as_blas_may_use(classifier, tabl
 def test_the_reason_to_stop_is_kept(classifier, table):
     X, y = table
     assert classifier().fit(X, y).stop_reason_ == "converged"
-    assert classifier(max_time=1e-9).fit(X, y).stop_reason_ == "time"
+    message = "Time was up after max_time=1e-09 seconds before the fit converged; this is the best model so far."
+    with pytest.warns(ConvergenceWarning, match=message) as seen:
+        assert classifier(max_time=1e-9).fit(X, y).stop_reason_ == "time"
+    assert [each.filename for each in seen] == [__file__]
+    assert classifier(max_time=1e6).fit(X, y).stop_reason_ == "converged"
 
 
 @pytest.mark.parametrize("prior", ["ridge", "ard"])

@@ -190,6 +190,7 @@ def test_an_interruption_before_the_first_draw_leaves_a_few(moons, interrupt_pas
     assert model.draws_.chains.shape[:2] == (4, 2)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @every_classifier
 @pytest.mark.parametrize("how", ["cavi", "gibbs", "ecm", "svi"])
 def test_time_is_kept_everywhere(classifier, how, moons):

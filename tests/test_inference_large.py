@@ -44,6 +44,7 @@ def test_a_last_step_too_long_is_left_to_an_ascent_in_single_precision(moons, mo
     assert abs(guarded.bound_ - best.bound_) < 2e-4 * abs(best.bound_)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize("classifier", [BayesianSVC, BayesianGPC])
 def test_without_time_some_rows_stand_for_all(classifier, moons):
     X, y = moons
@@ -54,6 +55,7 @@ def test_without_time_some_rows_stand_for_all(classifier, moons):
     assert hurried.score(X, y) > 0.85
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_more_time_never_ends_lower(loss, classes, moons, monkeypatch):
@@ -70,6 +72,7 @@ def test_more_time_never_ends_lower(loss, classes, moons, monkeypatch):
     assert bounds == sorted(bounds)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_without_time_the_link_is_that_of_some_rows(moons, monkeypatch):
     n_rows = []
 

@@ -69,6 +69,7 @@ def test_interrupting_the_ascent_leaves_draws_of_the_best_belief(moons, interrup
     assert model.score(X, y) > 0.85
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_limits_on_time_are_kept(moons):
     X, y = moons
     model = quick(max_time=1e-9).fit(X, y)

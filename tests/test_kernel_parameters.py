@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.gaussian_process import kernels as sk
@@ -11,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from softmargin import BayesianKernelMachine, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC
+from softmargin import BayesianGPC, BayesianKernelMachine, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC
 from softmargin.kernels import RBF, Constant, Linear, Matern, Sum, White
 from test_kernels import CASES
 
@@ -95,6 +96,45 @@ def test_every_estimator_with_a_kernel_reaches_its_parameters(model):
     assert clone(changed).kernel.length_scale == 2.0
     both = clone(model).set_params(kernel__variance=5.0, kernel=Linear())
     assert both.kernel == Linear(5.0)
+
+
+TUNED = [BayesianSVC(n_inducing=5), BayesianGPC(n_inducing=5), BayesianMixedSVC(n_inducing=5), BayesianKernelMachine()]
+
+
+@pytest.mark.parametrize("model", TUNED, ids=repr)
+def test_fixed_parameters_of_scikit_learn_are_kept_or_refused(model, rng):
+    X = rng.normal(size=(40, 2))
+    y = X[:, 0] > 0
+    model = clone(model).set_params(kernel=2.0 * sk.RBF(1.5, length_scale_bounds="fixed"), random_state=0)
+    with pytest.raises(ValueError, match=r"k2__length_scale should stay fixed.*pass tune=None"):
+        model.set_params(tune="logistic").fit(X, y)
+    assert model.set_params(tune=None).fit(X, y).kernel_ == 2.0 * RBF(1.5)
+    assert BayesianOneClassSVM(sk.RBF(1.5, "fixed"), n_inducing=5).fit(X).machine_.kernel_ == RBF(1.5)
+
+
+def test_particles_move_no_fixed_length_scales(rng):
+    X = rng.normal(size=(40, 2))
+    y = X[:, 0] > 0
+    few = {"inference": "stein", "n_particles": 2, "n_steps": 2, "n_frequencies": 8, "random_state": 0, "tune": None}
+    fixed = sk.ConstantKernel(2.0, "fixed") * sk.RBF(1.5, length_scale_bounds="fixed")
+    with pytest.raises(ValueError, match=r"In kernel=.*, k2__length_scale should stay fixed.*pass learn='weights'"):
+        BayesianKernelMachine(fixed, **few).fit(X, y)
+    with pytest.raises(ValueError, match="k1__constant_value and k2__length_scale should stay fixed"):
+        BayesianKernelMachine(fixed, learn="all", **few).fit(X, y)
+    kept = BayesianKernelMachine(fixed, learn="weights", **few).fit(X, y).kernel_
+    assert_allclose(kept.theta, (2.0 * RBF(1.5)).theta, rtol=1e-6)
+
+
+def test_other_bounds_of_scikit_learn_are_ignored_with_a_warning(rng):
+    X = rng.normal(size=(40, 2))
+    y = X[:, 0] > 0
+    model = BayesianSVC(sk.RBF([1.5, 2.0], (0.5, 2.0)), n_inducing=5, random_state=0)
+    with pytest.warns(UserWarning, match=r"The bounds of length_scale in kernel=.* are ignored.*tune=None") as seen:
+        bounded = model.fit(X, y)
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    assert bounded.kernel_ == model.set_params(kernel=sk.RBF([1.5, 2.0])).fit(X, y).kernel_
+    BayesianSVC(sk.RBF([1.5, 2.0], (0.5, 2.0)), n_inducing=5, tune=None).fit(X, y)
 
 
 def test_words_for_kernels_have_no_parameters():

@@ -249,6 +249,7 @@ def test_classes_that_a_plane_separates(table):
     assert np.abs(model.coef_).max() < 100
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_interrupting_keeps_the_best_model_so_far(table, monkeypatch, interrupt_pass):
     _, X, y = table
     interrupt_pass(4)

@@ -295,6 +295,7 @@ def test_interrupting_keeps_the_best_model_so_far(table, interrupt_pass):
     assert model.score(frame, y) > 0.7
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize("inference", ["cavi", "gibbs"])
 def test_limits_on_time_are_kept(inference, table):
     frame, y = table

@@ -1,5 +1,6 @@
 """Networks with a Bayesian head."""
 
+import copy
 import pickle
 import warnings
 
@@ -127,6 +128,17 @@ def test_batches_come_one_by_one():
         model.partial_fit(X[:2], [17, 1])
 
 
+def test_a_first_batch_that_is_not_representative_is_told():
+    X, y, *_ = digits(300)
+    for rows, words in ((np.flatnonzero(y == 3), "rows of a single class"), (np.arange(15), "has 15 rows")):
+        model = HybridClassifier(n_inducing=10, device="cpu", random_state=0)
+        with pytest.warns(UserWarning, match=words) as seen:
+            model.partial_fit(X[rows], y[rows], classes=range(10))
+        assert len(seen) == 1
+        model.partial_fit(X[rows], y[rows])
+    HybridClassifier(epochs=1, n_inducing=5, device="cpu").fit(X[:12], y[:12])
+
+
 def test_a_batch_ends_its_progress_line(capsys):
     X, y, *_ = digits(300)
     HybridClassifier(n_inducing=20, device="cpu", verbose=True, random_state=0).partial_fit(X, y, classes=range(10))
@@ -228,6 +240,7 @@ def test_slopes_in_the_inputs_are_those_of_finite_differences():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:The first batch has")  # the checks stream few rows
 @parametrize_with_checks([HybridClassifier(epochs=30, n_inducing=20, batch_size=16, device="cpu", random_state=0)])
 def test_scikit_learn_check(estimator, check):
     check(estimator)
@@ -287,6 +300,46 @@ def test_labels_may_be_named(trained):
     names = np.array([f"digit {k}" for k in range(10)])
     hybrid = bayesianise(model, [rows], classes=names, n_inducing=30)
     assert hybrid.predict(rows.X[:3].numpy()).tolist() == names[rows.y[:3]].tolist()
+
+
+def converted(rows, kind):
+    """Rows of a loader in another form."""
+    X, y = rows
+    return {"double": (X.double(), y), "integers": (X.long(), y), "arrays": (X.numpy(), y.numpy())}[kind]
+
+
+@pytest.mark.parametrize("kind", ["double", "integers", "arrays"])
+@pytest.mark.parametrize("network", [torch.float32, torch.float64])
+def test_rows_take_the_precision_of_the_network(trained, kind, network):
+    model, rows, X_test, _ = trained
+    plain = bayesianise(model, [rows], n_inducing=30)
+    hybrid = bayesianise(copy.deepcopy(model).to(network), [converted(rows, kind)], n_inducing=30)
+    given = X_test.astype(np.float64)
+    assert_allclose(hybrid.predict_proba(given), plain.predict_proba(given), atol=1e-3)
+    slopes = fgsm(hybrid, given[:5], eps=0.1)
+    assert_allclose(slopes, fgsm(plain, given[:5], eps=0.1), rtol=1e-6)
+
+
+def test_a_network_in_double_precision_is_trained_in_single():
+    X, y, *_ = digits(200)
+    network = nn.Sequential(nn.Linear(64, 8), nn.ReLU()).double()
+    model = HybridClassifier(network, epochs=2, n_inducing=20, device="cpu", random_state=0).fit(X.astype(float), y)
+    assert model.score(X, y) > 0.5
+    assert network[0].weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("label_of", "found"),
+    [(lambda y: y - 1, "-1"), (lambda y: y / 2, "0.5"), (lambda y: y.numpy().astype(str), "'0'")],
+)
+def test_labels_that_are_no_codes_are_refused(trained, label_of, found):
+    model, rows, *_ = trained
+    with pytest.raises(
+        ValueError, match=rf"from 0 to K - 1 for K classes, got .*{found}.*numpy\.unique\(labels, return"
+    ):
+        bayesianise(model, [(rows.X, label_of(rows.y))], n_inducing=30)
+    with pytest.raises(ValueError, match=r"from 0 to 2, got -1 to 1.*numpy\.unique"):
+        MarginHead(2, 3).fit(np.eye(2), np.array([-1, 1]))
 
 
 # Networks ----------------------------------------------------------------------------------------

@@ -197,6 +197,23 @@ def test_state_dicts_come_back(tmp_path):
     assert other.kernel == head.kernel
 
 
+@pytest.mark.parametrize("anew", ["load", "fit"])
+def test_a_new_state_leaves_nothing_of_the_old_one(anew):
+    """Recorded work is found by the identity of the kernel, which another kernel may have later."""
+    head, X, y = fitted_head()
+    state = fitted_head(n_inducing=10)[0].state_dict()
+    head.train().loss(X, y, len(y))
+    assert head._recorded
+    assert head._pending is not None
+    if anew == "load":
+        head.load_state_dict(state)
+    else:
+        head.fit(X, y)
+    assert not head._recorded
+    assert (head._pending, head._n_pending, head._kl) == (None, 0, None)
+    assert head._known[0] == (0, 0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_features_are_widened(dtype):
     head, X, y = fitted_head()

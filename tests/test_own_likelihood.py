@@ -204,6 +204,7 @@ def test_files_hold_the_library_s_likelihoods_and_no_others(table, tmp_path):
     assert not (tmp_path / "own.model").exists()
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_fits_go_on_from_checkpoints_without_the_loss_in_them(table, tmp_path):
     X, y = table
     path = tmp_path / "fit.ckpt"

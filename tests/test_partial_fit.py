@@ -1,13 +1,16 @@
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 
-from softmargin import BayesianLinearSVC, BayesianSVC
+from softmargin import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianSVC
+from softmargin.kernels import RBF
 
 BOTH = [BayesianSVC, BayesianLinearSVC]
 every_classifier = pytest.mark.parametrize("classifier", BOTH, ids=lambda c: c.__name__)
@@ -83,6 +86,7 @@ def test_forgetting_follows_the_times(classifier, moons):
     assert losses[1] < losses[0] - 0.1
 
 
+@pytest.mark.filterwarnings("ignore:The first batch has")
 @every_classifier
 def test_a_batch_may_hold_one_class_or_nothing(classifier, moons):
     X, y = moons
@@ -160,6 +164,7 @@ def test_a_call_that_fails_leaves_the_stream_as_it_was(classifier, moons):
     assert_array_equal(model.predict_proba(X), before)
 
 
+@pytest.mark.filterwarnings("ignore:The first batch has")
 @pytest.mark.parametrize("loss", ["hinge", "hinge-augmented", "logistic", "logistic-jj"])
 def test_a_first_batch_of_one_class_does_not_send_the_intercept_far_away(loss):
     rng = np.random.default_rng(0)
@@ -176,3 +181,44 @@ def test_a_first_batch_of_one_class_does_not_send_the_intercept_far_away(loss):
     whole = BayesianLinearSVC(loss=loss).fit(X[others], y[others])
     assert_allclose(model.intercept_, whole.intercept_, atol=4 * whole.intercept_std_[0])
     assert_allclose(model.coef_, whole.coef_, atol=4 * whole.coef_std_.max())
+
+
+# What the first batch decides ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "chosen"),
+    [
+        (BayesianSVC(), "parameters of the kernel and inducing points"),
+        (BayesianSVC(tune=None), "parameters of the kernel and inducing points"),
+        (BayesianSVC(3.0 * RBF(), tune=None, inducing=[[0.0, 0.0]]), "parameters of the kernel"),
+        (BayesianSVC(RBF(1.0), tune=None), "inducing points"),
+        (BayesianSVC(RBF(1.0), tune=None, inducing=[[0.0, 0.0], [1.0, 1.0]]), None),
+        (BayesianGPC(), "parameters of the kernel and inducing points"),
+        (BayesianKernelMachine(inference="cavi"), "parameters of the kernel"),
+        (BayesianLinearSVC(), "scales of the columns"),
+        (BayesianLinearSVC(standardize=False), None),
+    ],
+    ids=repr,
+)
+def test_a_first_batch_that_is_not_representative_is_told(model, chosen, moons):
+    X, y = moons
+    single = np.flatnonzero(y == "up")[:100]
+    for rows, words in ((single, "100 rows of a single class"), (np.arange(19), "19 rows"), (single[:1], "1 row of a")):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            first = clone(model).partial_fit(X[rows], y[rows], classes=["down", "up"])
+            first.partial_fit(X[rows], y[rows])
+        told = [str(each.message) for each in seen]
+        assert len(told) == (chosen is not None)
+        if chosen is not None:
+            assert told[0].startswith(f"The first batch has {words}")
+            assert f"and {chosen} are chosen from this batch alone" in told[0]
+            assert seen[0].filename == __file__
+
+
+@every_classifier
+def test_representative_batches_and_fits_are_not_told(classifier, moons):
+    X, y = moons
+    classifier().partial_fit(X[:20], y[:20], classes=["down", "up"])
+    classifier().fit(X[:10], y[:10]).partial_fit(X[:1], y[:1])

@@ -163,6 +163,7 @@ def test_few_particles_that_went_far_have_a_link_of_their_own():
     assert model.loo_log_loss_ == pytest.approx(own, rel=0.5)
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_a_fit_that_is_out_of_time_has_its_link_from_some_rows(monkeypatch):
     monkeypatch.setattr(particle_stream, "ROWS_IN_HASTE", 30)
     X, y = make_moons(90, noise=0.3, random_state=0)

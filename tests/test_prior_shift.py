@@ -1,16 +1,24 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from softmargin import BayesianLinearSVC, BayesianSVC
+from softmargin.inside import fitted_inside
 from softmargin.prior_shift import at_prior, proba_at_prior
+from softmargin.tables import TableClassifier
 
 
 def by_loops(p, fitted, wanted):
@@ -233,3 +241,30 @@ def test_many_classes_are_corrected_alike():
     assert_allclose(corrected, by_loops(weighted, np.full(3, 1 / 3), shares), rtol=1e-9)
     assert log_loss(y[700:], corrected) < log_loss(y[700:], weighted)
     assert_allclose(corrected.mean(axis=0), np.bincount(y[700:]) / 800, atol=0.06)
+
+
+def test_models_inside_others_are_found(rare):
+    X, y, X_test, _ = rare
+    frame, test = (pd.DataFrame(rows, columns=list("abcdef")) for rows in (X, X_test))
+    weighted = BayesianLinearSVC(class_weight="balanced")
+    for around in (
+        make_pipeline(StandardScaler(), weighted),
+        make_pipeline(weighted),
+        TableClassifier(weighted),
+        make_pipeline(FunctionTransformer(), TableClassifier(weighted)),
+        GridSearchCV(weighted, {"tol": [1e-3]}, cv=2),
+    ):
+        around.fit(frame, y)
+        inside = fitted_inside(around)
+        expected = at_prior(around.predict_proba(test), inside.fitted_prior_, inside.data_prior_)
+        assert_allclose(proba_at_prior(around, test), expected, rtol=1e-12)
+        expected = at_prior(around.predict_proba(test), inside.fitted_prior_, [3, 1])
+        assert_allclose(proba_at_prior(around, test, {1: 1, 0: 3}), expected, rtol=1e-12)
+
+
+def test_models_that_do_not_know_their_shares_are_refused(rare):
+    with pytest.raises(NotFittedError):
+        proba_at_prior(BayesianLinearSVC(), rare[0])
+    other = make_pipeline(LogisticRegression()).fit(*rare[:2])
+    with pytest.raises(TypeError, match=r"LogisticRegression does not store the class shares.*at_prior"):
+        proba_at_prior(other, rare[0])

@@ -71,6 +71,7 @@ MODELS = {
     "waves": BayesianKernelMachine(random_state=0, inference="cavi", n_frequencies=32),
     "svi": BayesianSVC(inference="svi", random_state=0, n_inducing=20),
     "pipeline": make_pipeline(StandardScaler(), BayesianSVC(random_state=0, n_inducing=20)),
+    "one step": make_pipeline(BayesianSVC(random_state=0, n_inducing=20)),
     "other": LogisticRegression(max_iter=5000),
 }
 LEARNED = {
@@ -91,7 +92,7 @@ def test_every_model_has_a_report(name, tumours):
     assert ("learned" in page.by_id) == (learned is not None)
     for caption in learned or ():
         assert set(page.column(caption, "Column")) == set(tumours[0].columns)
-    assert type(model[-1] if name == "pipeline" else model).__name__ in page.by_id["model"]
+    assert type(model[-1] if name in ("pipeline", "one step") else model).__name__ in page.by_id["model"]
     assert "nan" not in re.sub(r"[a-z]*nan[a-z]+", "", page.text.lower())
 
 

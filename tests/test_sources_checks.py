@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from softmargin import BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, chunks
 from softmargin.chunks.survey import Checked, Reservoir, Totals
 from softmargin.fourier_features import FourierFeatures
+from softmargin.tables import TableClassifier
 from test_sources import in_batches, rows
 
 NAMES = ["a", "b", "c"]
@@ -235,3 +236,57 @@ def test_a_formula_names_the_labels_of_files_too(tmp_path):
     frame.to_parquet(tmp_path / "rows.parquet")
     model = BayesianMixedSVC("y ~ a + b + (1 | group)").fit(frame)
     assert model.score(tmp_path / "rows.parquet") == model.score(frame) > 0.7
+
+
+# Batches without labels --------------------------------------------------------------------------
+
+
+BARE = {
+    "arrays": np.asarray,
+    "frames": lambda part: pd.DataFrame(part, columns=NAMES),
+    "sparse": scipy.sparse.csr_matrix,
+    "pairs": lambda part: (part, None),
+    "batches": chunks.Batch,
+}
+
+
+@pytest.mark.parametrize("around", [list, tuple, chunks.Batches, lambda parts: chunks.Batches(lambda: iter(parts))])
+@pytest.mark.parametrize("kind", BARE)
+def test_predictions_need_no_labels(kind, around):
+    X, y = rows(300)
+    model = BayesianLinearSVC().fit(pd.DataFrame(X, columns=NAMES) if kind == "frames" else X, y)
+    table, batches = BARE["frames"](X) if kind == "frames" else X, [BARE[kind](X[:200]), BARE[kind](X[200:])]
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function", "latent_mean_and_variance"):
+        method = getattr(model, name)
+        assert_allclose(method(around(batches)), method(table), rtol=1e-9)
+
+
+def test_a_fit_needs_labels_whatever_its_batches():
+    X, y = rows(300)
+    for batches in ([X[:200], X[200:]], chunks.Batches([X]), [X, y], [(X, None)]):
+        with pytest.raises(ValueError, match=r"rows have no labels: .* or pass batches as \(X, y\)"):
+            BayesianLinearSVC().fit(batches)
+    with pytest.raises(ValueError, match="rows have no labels"):
+        BayesianLinearSVC().fit(X, y).score([X])
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (lambda X, y: [X, y], r"or X alone for predictions, got ndarray of shape \(300,\)"),
+        (lambda X, y: chunks.Batches(X), r"or X alone for predictions, got ndarray of shape \(3,\)"),
+        (lambda X, y: chunks.Batches([{"a": 1}]), "or X alone for predictions, got dict"),
+        (lambda X, y: [(X, X)], r"labels of a batch have 3 columns.*as a batch of their own"),
+    ],
+)
+def test_batches_that_are_no_tables_are_refused(of, words):
+    X, y = rows(300)
+    with pytest.raises(ValueError, match=words):
+        BayesianLinearSVC().fit(X, y).predict(of(X, y))
+
+
+def test_a_table_classifier_reads_frames_without_labels():
+    X, y = rows(300)
+    frame = pd.DataFrame(X, columns=NAMES)
+    model = TableClassifier(BayesianLinearSVC()).fit(frame, y)
+    assert_allclose(model.predict_proba([frame[:100], frame[100:]]), model.predict_proba(frame), rtol=1e-9)

@@ -49,6 +49,7 @@ def test_a_white_kernel_widens_every_row_and_shifts_none(moons):
     assert v.min() > 0.5
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_as_many_points_as_the_kernel_needs(moons):
     X, y = moons
     rough, smooth = (BayesianSVC(3.0 * RBF(scale), tune=None).fit(X[:200], y[:200]) for scale in (1e-3, 1.0))

@@ -302,6 +302,7 @@ def test_crammer_singer_comes_to_rest_where_long_steps_would_run_away() -> None:
     assert model.score(X, y) > 0.7
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 def test_no_time_still_tells_classes_apart(overlapping):
     X, y = overlapping
     model = BayesianSVC(max_time=1e-9, random_state=0).fit(X, y)

@@ -133,6 +133,7 @@ def test_batches_come_close_to_a_fit_on_everything(classifier, way, rng):
     assert abs(model.loo_log_loss_ - losses[0]) < 0.12
 
 
+@pytest.mark.filterwarnings("ignore:The first batch has")
 @every_classifier
 @every_way
 def test_a_batch_may_hold_one_class_or_nothing(classifier, way, iris):

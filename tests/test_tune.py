@@ -309,6 +309,7 @@ def test_units_order_and_copies_of_rows_do_not_change_the_kernel(table, rng):
     assert_allclose(stretched - theta, [0, np.log(1e-8), 0, np.log(1e8), 0], atol=5e-3)  # three digits are kept
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize(("how", "n_judged"), [("logistic", 3), ("loo", 3), ("bound-steps", 1)])
 def test_a_time_budget_ends_the_tuning_too(table, how, n_judged):
     X, y, _ = table

@@ -372,6 +372,7 @@ def test_units_order_and_copies_of_rows_do_not_change_the_kernel(table, rng, los
     assert_allclose(stretched - theta, [0, np.log(1e-8), 0, np.log(1e8), 0], atol=0.01)  # three digits are kept
 
 
+@pytest.mark.filterwarnings("ignore:Time was up")
 @pytest.mark.parametrize(("loss", "how"), METHODS)
 def test_a_time_budget_ends_the_tuning_too(table, loss, how):
     X, y, _ = table

@@ -11,10 +11,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 import references_uncertainty as naive
 import softmargin.winning as winning_module
-from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, uncertainty
+from softmargin import BayesianLinearSVC, BayesianMixedSVC, BayesianOneClassSVM, BayesianSVC, uncertainty
 from softmargin.links import LogisticLink, SoftmaxLink
 from softmargin.uncertainty import (
     entropy,
@@ -171,6 +172,16 @@ def test_other_classifiers_have_an_entropy_only():
             measure(BayesianSVC(), X)
 
 
+def test_models_without_classes_are_refused(moons):
+    X = moons[1]
+    detector = BayesianOneClassSVM(n_inducing=10, random_state=0).fit(X)
+    for measure in (variation_ratio, mutual_information, entropy):
+        with pytest.raises(TypeError, match=r"BayesianOneClassSVM gives no probabilities of classes.*score_samples"):
+            measure(detector, X)
+    with pytest.raises(TypeError, match=r"SVC gives no probabilities of classes: give .* with predict_proba"):
+        entropy(SVC().fit(X, X[:, 0] > 0), X)
+
+
 @pytest.mark.parametrize("bad", [0, -3, 2.5, "many", True])
 def test_n_samples_is_a_positive_integer(bad, moons):
     model, X = moons
@@ -192,7 +203,8 @@ def test_measures_of_many_classes_are_those_of_their_moments(flowers):
     drawn = [model.link_.score(m + np.sqrt(s) * draws, np.zeros(draws.shape)) for m, s in zip(mu, v, strict=True)]
     found = mutual_information(model, X)
     assert_allclose(found, [naive.information_by_draws(scores) for scores in drawn], atol=0.02)
-    assert_allclose(mutual_information(model, X, n_samples=100, random_state=3), found, atol=0.04)
+    # The standard error of a hundred draws is about .02 where classes meet.
+    assert_allclose(mutual_information(model, X, n_samples=100, random_state=3), found, atol=0.06)
     p = model.predict_proba(X)
     assert_allclose(entropy(model, X), -np.sum(p * np.log(p), axis=1), rtol=1e-10)
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from .inside import fitted_inside
+
 __all__ = ["at_prior", "proba_at_prior"]
 
 #: The tolerance for sums of probabilities, which allows single precision and rounded numbers.
@@ -71,7 +73,8 @@ def proba_at_prior(model: Any, X: Any, prior: Any = "data") -> np.ndarray:
     Parameters
     ----------
     model : a fitted classifier of this package
-        It stores the shares with ``class_weight`` (``fitted_prior_``) and without (``data_prior_``).
+        Or a pipeline, search or table classifier around one.  It stores the shares with ``class_weight``
+        (``fitted_prior_``) and without (``data_prior_``).
     X : array, CSR matrix or frame of shape (n_rows, n_columns)
         Rows to predict.
     prior : "data", a dict from label to share, or a sequence with a share for each of ``classes_``
@@ -99,12 +102,18 @@ def proba_at_prior(model: Any, X: Any, prior: Any = "data") -> np.ndarray:
     """
     if isinstance(prior, str) and prior != "data":
         raise ValueError(f"prior must be 'data', a dict from label to share, or a sequence of shares, got {prior!r}.")
+    inside = model if hasattr(model, "fitted_prior_") else fitted_inside(model)
+    if not hasattr(inside, "fitted_prior_"):
+        raise TypeError(
+            f"{type(inside).__name__} does not store the class shares of its training rows: give a fitted classifier "
+            f"of softmargin that has fitted_prior_, or convert probabilities with at_prior."
+        )
     p = model.predict_proba(X)
     if isinstance(prior, str):
-        prior = model.data_prior_
+        prior = inside.data_prior_
     if isinstance(prior, Mapping):
-        prior = _by_label(prior, model.classes_.tolist())
-    return at_prior(p, model.fitted_prior_, prior)
+        prior = _by_label(prior, inside.classes_.tolist())
+    return at_prior(p, inside.fitted_prior_, prior)
 
 
 def _by_label(shares: Mapping[Any, Any], labels: list[Any]) -> list[Any]:

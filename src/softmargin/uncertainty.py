@@ -119,6 +119,8 @@ def entropy(model: Any, X: Any) -> np.ndarray:
     >>> bool(among_others < 0.1), bool(between > 0.4)
     (True, True)
     """
+    if not hasattr(model, "predict_proba"):
+        raise _without_classes(model)
     return entr(model.predict_proba(X)).sum(axis=1)
 
 
@@ -177,7 +179,18 @@ def latent_of(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray, Link, int]:
             f"or use entropy, which needs only probabilities."
         )
     mu, v = model.latent_mean_and_variance(X)
+    if not hasattr(model, "link_"):
+        raise _without_classes(model)
     return np.asarray(mu, dtype=float), np.asarray(v, dtype=float), model.link_, n_threads(model.n_jobs)
+
+
+def _without_classes(model: Any) -> TypeError:
+    """The error for models without probabilities of classes, such as `BayesianOneClassSVM`."""
+    instead = "; its score_samples tells how unusual each row is" if hasattr(model, "score_samples") else ""
+    return TypeError(
+        f"{type(model).__name__} gives no probabilities of classes: give a fitted classifier with "
+        f"predict_proba{instead}."
+    )
 
 
 def by_rows(function: Callable[..., np.ndarray], mu: np.ndarray, v: np.ndarray, jobs: int) -> np.ndarray:

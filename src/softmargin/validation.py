@@ -209,7 +209,7 @@ def _types_of(y: np.ndarray) -> set[type]:
 
 
 def _rows_without_label(y: np.ndarray, types: set[type]) -> np.ndarray:
-    return np.flatnonzero(_is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
+    return np.flatnonzero(is_nothing(y) if types - {str} or y.dtype.kind == "f" else np.zeros(len(y)))
 
 
 def _counted(rows: np.ndarray) -> str:
@@ -217,7 +217,7 @@ def _counted(rows: np.ndarray) -> str:
     return f"row {rows[0]:,}" if len(rows) == 1 else f"{len(rows):,} rows, the first of them {rows[0]:,}"
 
 
-def _is_nothing(y: np.ndarray) -> np.ndarray:
+def is_nothing(y: np.ndarray) -> np.ndarray:
     """Which labels are missing: None, NaN and other values that differ from themselves, or infinite numbers."""
     if y.dtype.kind == "f":
         return ~np.isfinite(y)

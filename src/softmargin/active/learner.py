@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..monitor import InterruptedFitWarning
 from ..parameters import one_of, positive_integer, positive_number, verbosity
+from ..validation import is_nothing
 from .pool import as_pool, row_numbers, taken
 from .progress import Progress
 from .refit import REFITS, Refits, was_interrupted
@@ -133,8 +134,8 @@ class ActiveLearner(BaseEstimator):
         X_pool : array, CSR matrix or frame of shape (n_rows, n_columns)
             The pool.
         oracle : callable or sequence of n_rows labels
-            The source of labels: called with an array of row numbers, it returns as many labels; or all labels, for
-            simulations.
+            The source of labels: called with an array of row numbers, it returns as many labels, none of them
+            missing; or all labels, for simulations.
         n_queries : int, optional
             Number of labels to query after the first ones.
         start : {"auto", "classes"}, int, array of row numbers, or a pair of row numbers and labels
@@ -272,16 +273,18 @@ class ActiveLearner(BaseEstimator):
 
 
 def _asker(oracle: Any, n_rows: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from row numbers to labels, which checks the number of labels."""
+    """A function from row numbers to labels, which checks that there is one for each row."""
     if callable(oracle):
 
         def ask(rows: np.ndarray) -> np.ndarray:
-            labels = np.asarray(oracle(rows))
+            given = oracle(rows)
+            labels = np.full(rows.shape, None) if given is None else np.asarray(given)
             if labels.shape != rows.shape:
                 raise ValueError(
                     f"The oracle was asked for the labels of {len(rows)} rows, and returned an array of shape "
                     f"{labels.shape}."
                 )
+            _refuse_unlabelled(rows, given, labels)
             return labels
 
         return ask
@@ -291,9 +294,27 @@ def _asker(oracle: Any, n_rows: int) -> Callable[[np.ndarray], np.ndarray]:
             f"oracle must be callable, or hold a label for each of the {n_rows} rows of X_pool; got an array of shape "
             f"{known.shape}."
         )
-    if known.dtype.kind == "f" and np.isnan(known).any():
+    if _without_label(oracle, known).any():
         raise ValueError("oracle has missing labels: remove those rows from the pool, or give a callable.")
     return lambda rows: known[rows]
+
+
+def _without_label(given: Any, labels: np.ndarray) -> np.ndarray:
+    """Which labels are missing; ``given`` are the same before they became an array, where NaN among texts is a text."""
+    if labels.dtype.kind in "iub":
+        return np.zeros(len(labels), dtype=bool)
+    return is_nothing(labels if labels.dtype.kind in "fO" else np.asarray(given, dtype=object))
+
+
+def _refuse_unlabelled(rows: np.ndarray, given: Any, labels: np.ndarray) -> None:
+    """Raises an error that names the row of the pool for which the oracle has no label."""
+    lost = rows[_without_label(given, labels)]
+    if len(lost):
+        more = f" and {len(lost) - 1} more of those it was asked for" if len(lost) > 1 else ""
+        raise ValueError(
+            f"The oracle gave no label for row {lost[0]} of the pool{more}: it must return one label for each row, "
+            f"and neither None nor NaN. Leave rows that cannot be labelled out of X_pool."
+        )
 
 
 def _first_rows(
@@ -312,6 +333,8 @@ def _first_rows(
         rows, labels = row_numbers("start", start[0], n_rows), np.asarray(start[1])
         if labels.shape != rows.shape:
             raise ValueError(f"start has {len(rows)} rows and labels of shape {labels.shape}: give one label per row.")
+        if len(lost := rows[_without_label(start[1], labels)]):
+            raise ValueError(f"start has no label for row {lost[0]} of the pool: leave out rows without a label.")
         return _distinct(rows), labels
     if np.ndim(start) == 0:
         return _random_rows(start, n_rows, rng), None

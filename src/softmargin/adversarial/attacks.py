@@ -25,7 +25,7 @@ def fgsm(model: Any, X: Any, y: Any = None, *, eps: Any, clip: tuple[float, floa
     eps : float, or an array that broadcasts with ``X`` (such as one per column)
         How far each entry moves.
     clip : pair of numbers, optional
-        The result is clipped to this range: ``(0, 1)`` for images.
+        The result is clipped to this range, from the lower to the upper end: ``(0, 1)`` for images.
 
     Examples
     --------
@@ -36,11 +36,29 @@ def fgsm(model: Any, X: Any, y: Any = None, *, eps: Any, clip: tuple[float, floa
     >>> [round(model.score(fgsm(model, X, y, eps=eps), y), 1) for eps in (0.0, 0.5)]
     [1.0, 0.5]
     """
-    if not np.all(np.isfinite(eps) & (np.asarray(eps) >= 0)):
+    far, ends = _numbers(eps), None if clip is None else _numbers(clip)
+    if not np.all(np.isfinite(far) & (far >= 0)):
         raise ValueError(f"eps must be a number >= 0, or an array of such numbers, got {eps!r}.")
+    if ends is not None and not (ends.ndim and len(ends) == 2 and np.all(ends[0] <= ends[1])):
+        raise ValueError(f"clip must be None or a pair of numbers, the lower one first, as (0, 1), got {clip!r}.")
     rows, slopes, _ = scaled_slopes(model, X, y)
-    moved = (rows + eps * np.sign(slopes)).astype(rows.dtype)
-    return moved if clip is None else np.clip(moved, *clip)
+    try:
+        np.broadcast_to(far, rows.shape)
+    except ValueError as error:
+        raise ValueError(
+            f"eps must be a number, or an array that broadcasts with the rows of shape {rows.shape}, such as one "
+            f"number per column, got an array of shape {far.shape}."
+        ) from error
+    moved = rows + far * np.sign(slopes)
+    return (moved if ends is None else np.clip(moved, *ends)).astype(rows.dtype)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """Numbers as an array; NaN if they are none."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        return np.array(np.nan)
 
 
 def art_classifier(model: Any, clip_values: tuple[float, float] | None = None) -> Any:

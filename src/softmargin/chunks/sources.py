@@ -71,6 +71,8 @@ class Arrays(NamedTuple):
 class Batches:
     """Batches of ``(X, y)`` or ``(X, y, weight)`` from anything that can be iterated over repeatedly.
 
+    For predictions, which need no labels, a batch may also be ``X`` alone.
+
     Parameters
     ----------
     batches : list, or other object that can be iterated over repeatedly; or a function that returns a new iterator
@@ -85,6 +87,8 @@ class Batches:
     ...         yield X, X[:, 0] > 0
     >>> model = BayesianLinearSVC().fit(chunks.Batches(batches))
     >>> model.predict([[2.0, 0.0], [-2.0, 0.0]])
+    array([ True, False])
+    >>> model.predict(chunks.Batches([np.array([[2.0, 0.0]]), np.array([[-2.0, 0.0]])]))
     array([ True, False])
     """
 
@@ -103,10 +107,19 @@ class Batches:
     def unpack(self, item: Any, frames: bool = False) -> Batch:
         if isinstance(item, Batch):
             return item
+        if _is_table(item):
+            return Batch(item)
         if not isinstance(item, (tuple, list)) or not 1 <= len(item) <= 3:
+            shape = getattr(item, "shape", None)
             raise ValueError(
-                f"A batch must be (X, y) or (X, y, weight), got {type(item).__name__}; if this was meant as a "
-                f"table, fit requires y to be passed, but the target y is None."
+                f"A batch must be (X, y) or (X, y, weight), or X alone for predictions, got {type(item).__name__}"
+                f"{'' if shape is None else f' of shape {tuple(shape)}'}; if this was meant as a table, fit requires "
+                f"y to be passed, but the target y is None."
+            )
+        if len(item) > 1 and _is_table(item[1]) and item[1].shape[1] > 1:
+            raise ValueError(
+                f"The labels of a batch have {item[1].shape[1]} columns. If these are rows to predict, pass them as a "
+                f"batch of their own."
             )
         return Batch(*item)
 
@@ -174,7 +187,14 @@ def _is_batches(X: Any, y: Any) -> bool:
     return not (isinstance(X, (list, tuple)) and (len(X) == 0 or not _is_batch(X[0])))
 
 
+def _is_table(item: Any) -> bool:
+    """Whether an object is an array, matrix or frame of rows and columns."""
+    return len(getattr(item, "shape", ())) == 2
+
+
 def _is_batch(item: Any) -> bool:
+    if _is_table(item) or isinstance(item, Batch):
+        return True
     return isinstance(item, (tuple, list)) and len(item) in (2, 3) and np.ndim(getattr(item[0], "values", item[0])) == 2
 
 

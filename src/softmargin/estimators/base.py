@@ -373,14 +373,14 @@ class BayesianClassifier(FittedClassifier, KernelParameters, ClassifierMixin, Ba
         """Warns if the ascent stopped before it converged."""
         if reason == "interrupt":
             warnings.warn("Interrupted: this is the best model found so far.", InterruptedFitWarning, stacklevel=3)
-        if reason == "stalled":
-            warnings.warn("The bound stopped increasing before it converged.", ConvergenceWarning, stacklevel=3)
-        if reason == "passes":
-            warnings.warn(
-                f"The bound had not converged after max_iter={self.max_iter} passes; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        unfinished = {
+            "stalled": "The bound stopped increasing before it converged.",
+            "passes": f"The bound had not converged after max_iter={self.max_iter} passes; raise max_iter or tol.",
+            "time": f"Time was up after max_time={self.max_time} seconds before the fit converged; this is the best "
+            f"model so far.",
+        }
+        if reason in unfinished:
+            warnings.warn(unfinished[reason], ConvergenceWarning, stacklevel=3)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "link_")

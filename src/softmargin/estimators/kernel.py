@@ -14,7 +14,7 @@ from ..inducing import MERGED_NUMBERS, choose_points, distinct_rows, most_points
 from ..inference import INFERENCES
 from ..kernels import RBF, Constant, Kernel, Matern
 from ..kernels.blurred import blurred, sharp
-from ..kernels.combine import given_kernel
+from ..kernels.combine import given_kernel, heed_bounds
 from ..likelihoods import likelihood_of
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
@@ -67,6 +67,7 @@ class TunedClassifier(StreamingClassifier):
         super()._check_parameters()
         if self.tune is not None:
             one_of("tune", self.tune, (*self._TUNINGS, None))
+            heed_bounds(self.kernel)
         if self.tune in ("bound", "bound-steps") and not likelihood_of(self._loss_for()).is_bound:
             raise ValueError(f"loss={self.loss!r} has no bound to tune by; use tune='logistic', 'loo' or None.")
         self._kernel_as_given()
@@ -85,6 +86,7 @@ class TunedClassifier(StreamingClassifier):
         nothing is tuned.  ``gap_model`` is the model of missing entries, if there are any."""
         columns = data.described().rounded()
         kernel, judged = self._kernel_as_given().with_length_scale(usual_length_scales(columns, self._REACH)), []
+        kernel.refuse_width(data.X.shape[1])
         if self.tune is None and not panels:
             return Chosen(kernel, judged, columns, [])
         rows = data.labelled
@@ -99,6 +101,11 @@ class TunedClassifier(StreamingClassifier):
             choice = choose_kernel(judges, kernel, columns, self.tune, likelihood, monitor, jobs, self._rounds())
             kernel, judged = choice.kernel, [one | {"kernel": sharp(one["kernel"])} for one in choice.history]
         return Chosen(sharp(kernel), judged, columns, judges)
+
+    @property
+    def _chosen_from_first_batch(self) -> list[str]:
+        chosen = self.tune is not None or None in self._kernel_as_given().get_params().values()
+        return ["parameters of the kernel"] if chosen else []
 
     def _rounds(self) -> Rounds:
         """The length of a round, for tuning methods that alternate between belief and kernel."""
@@ -137,6 +144,10 @@ class KernelClassifier(TunedClassifier):
             one_of("inducing", self.inducing, PLACEMENTS)
         elif self.inference == "batch":
             raise ValueError("inference='batch' uses the rows as inducing points; leave inducing as is, or use 'cavi'.")
+
+    @property
+    def _chosen_from_first_batch(self) -> list[str]:
+        return [*super()._chosen_from_first_batch, *(["inducing points"] if isinstance(self.inducing, str) else [])]
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         moving = isinstance(self.inducing, str) and self.inducing == "tuned"

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..inducing import choose_points
 from ..kernels import Kernel
-from ..kernels.combine import given_kernel
+from ..kernels.combine import given_kernel, heed_bounds
 from ..monitor import Monitor
 from ..parameters import one_of, positive_integer
 from ..rows import InducingRows
@@ -43,6 +43,7 @@ def check_kernel_effects(model: Any) -> None:
     positive_integer("n_inducing", model.n_inducing, words=("auto",))
     if model.tune is not None:
         one_of("tune", model.tune, (*TUNINGS, None))
+        heed_bounds(model.kernel)
     if model.kernel is not None:
         _kernel_as_given(model)
 
@@ -79,6 +80,7 @@ def kernel_effects(
     alone = data._replace(X=X, columns=None if data.columns is None else data.columns.of(n_fixed))
     columns = alone.described().rounded()
     kernel, judged = _kernel_as_given(model).with_length_scale(usual_length_scales(columns)), []
+    kernel.refuse_width(n_fixed)
     if model.tune is not None:
         judges = GroupedJudges.of(_single(data), n_fixed, code, kernel, columns, data.n_classes)
         choice = choose_kernel_within(judges, around, kernel, columns, monitor, jobs)

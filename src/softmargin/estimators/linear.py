@@ -175,6 +175,10 @@ class BayesianLinearSVC(FixedEffectsMixin, StreamingClassifier):
         super()._check_parameters()
         check_fixed_effects(self)
 
+    @property
+    def _chosen_from_first_batch(self) -> list[str]:
+        return ["scales of the columns"] if self.standardize else []
+
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
         missing = data.is_missing(data.X.shape[1])
         if missing and data.whole is None:

@@ -29,7 +29,7 @@ from ..tune import LabelledRows
 from ..validation import declared_classes, refuse_sources
 from .base import Data, Found, Parts
 from .kernel import TunedClassifier
-from .particle_stream import ParticleStream, without_each
+from .particle_stream import ParticleStream, refuse_kernel, without_each
 
 LEARNING = ("widths", "all", "weights")
 STARTS = ("belief", "prior")
@@ -231,7 +231,7 @@ class BayesianKernelMachine(TunedClassifier):
         return data.merged() if 0 < data.X.shape[0] * data.X.shape[1] <= MERGED_NUMBERS else data
 
     def _parts(self, data: Data, rng: np.random.RandomState, monitor: Monitor, jobs: int = 1) -> Parts:
-        self._refuse_kernel(data)
+        refuse_kernel(self, data.X.shape[1], self._has_particles(data))
         chosen = self._chosen(data, rng, monitor, jobs, AUTO_POINTS)
         n_frequencies = self.n_frequencies
         if isinstance(n_frequencies, str):
@@ -239,13 +239,6 @@ class BayesianKernelMachine(TunedClassifier):
         n_columns, center = data.X.shape[1], chosen.columns.center
         rows = FourierRows.of(chosen.kernel, n_columns, n_frequencies, self.frequencies, rng, center)
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), chosen.judged)
-
-    def _refuse_kernel(self, data: Data) -> None:
-        """Refuses, before tuning, kernels without random features, or without those that particles need."""
-        kernel = self._kernel_as_given().with_length_scale(1.0)
-        rows = FourierRows.of(kernel, data.X.shape[1], 1, "plain", np.random.RandomState(0))
-        if self._has_particles(data):
-            ParticleRows(rows, np.empty(0))
 
     # Particles ---------------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
 from sklearn.utils import check_random_state
 
 from ..chunks import n_threads, one_blas_thread
@@ -18,6 +20,9 @@ from ..validation import declared_classes, has_missing, refuse_sources
 from .base import BayesianClassifier, Found, Parts
 from .predictions import kept_on_failure
 
+#: A first batch of fewer rows is not expected to be representative.
+_FEWEST_ROWS = 20
+
 
 class StreamingClassifier(BayesianClassifier):
     """A classifier that can also learn from batches of rows."""
@@ -29,9 +34,9 @@ class StreamingClassifier(BayesianClassifier):
 
         The information in earlier batches is held as one Gaussian, weakened by ``forgetting`` before each batch.  The
         first batch fixes the units of the columns and, for `BayesianSVC`, the kernel and the inducing points, so it
-        should be a representative sample.  Links are fitted on predictions of each batch made before it was used;
-        ``loo_log_loss_`` is then the log loss of those predictions, and ``bound_`` the bound of the last batch given
-        the others.  After ``fit``, batches update the fitted model.
+        should be a representative sample; fewer than 20 rows, or a single class, give a warning.  Links are fitted on
+        predictions of each batch made before it was used; ``loo_log_loss_`` is then the log loss of those predictions,
+        and ``bound_`` the bound of the last batch given the others.  After ``fit``, batches update the fitted model.
 
         Parameters
         ----------
@@ -63,6 +68,7 @@ class StreamingClassifier(BayesianClassifier):
         self._check_parameters()
         self._check_streaming()
         X, y, sample_weight = named_apart(X, y, sample_weight)
+        first = getattr(self, "_stream", None) is None
         refuse_sources(X, "partial_fit", "Pass one batch after another, or pass all rows to fit", y)
         with kept_on_failure(self):
             found = self._find_more(X, y, classes, sample_weight)
@@ -70,7 +76,18 @@ class StreamingClassifier(BayesianClassifier):
                 self._keep(found)
         if found is not None:
             self._warn(found.reason)
+        if found is not None and first:
+            self._warn_of_first_batch(found.data.y)
         return self
+
+    def _warn_of_first_batch(self, y: np.ndarray) -> None:
+        """Warns if the first batch, with these labels, cannot be representative, and something is chosen from it."""
+        warn_of_first_batch(y, self._chosen_from_first_batch)
+
+    @property
+    def _chosen_from_first_batch(self) -> list[str]:
+        """What is chosen from the first batch, and never again."""
+        return []
 
     def _find_more(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Found | None:
         """Does all the work of ``partial_fit``; returns None if no row has any weight."""
@@ -132,3 +149,16 @@ class StreamingClassifier(BayesianClassifier):
                 "partial_fit keeps a single Gaussian of the past, which is not enough when variables are selected, "
                 "entries are missing or rows are grouped; fit all rows together."
             )
+
+
+def warn_of_first_batch(y: np.ndarray, chosen: list[str]) -> None:
+    """Warns if rows with these labels cannot be representative, and something is chosen from them."""
+    few, single = len(y) < _FEWEST_ROWS, len(np.unique(y)) < 2
+    if chosen and (few or single):
+        warnings.warn(
+            f"The first batch has {len(y)} row{'s' if len(y) > 1 else ''}{' of a single class' if single else ''}, and "
+            f"{' and '.join(chosen)} are chosen from this batch alone: later batches will not change them. Begin with "
+            f"a representative batch, of {_FEWEST_ROWS} rows or more and of several classes.",
+            UserWarning,
+            stacklevel=4,
+        )

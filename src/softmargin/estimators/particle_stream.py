@@ -1,4 +1,4 @@
-"""The state of particles between one batch of rows and the next."""
+"""The state of particles between one batch of rows and the next, and the kernels that suit them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from ..arrays import to_numpy
 from ..checkpoint import CUT_SHORT
 from ..chunks import gather_rows, sweep
+from ..kernels.combine import heed_bounds
 from ..loo import MOST_ROWS, ROWS_IN_HASTE, left_out_of, thinned
 from ..machine import Machine
-from ..rows import beneath, with_beneath
+from ..rows import FourierRows, ParticleRows, beneath, with_beneath
 from ..stein import Adam, State, init
 from ..streaming import NOTHING, Record
 from .found import Data, Found
@@ -65,3 +66,14 @@ def without_each(start: Found, settled: Found, temperature: float) -> Record:
     belief = start.inferred.ascent.point.belief
     mu, v, usable = left_out_of(moments, problem, belief, unit, own)
     return Record(*map(to_numpy, (mu, v, table.y, table.weight * usable)))
+
+
+def refuse_kernel(model: Any, n_columns: int, moves: bool) -> None:
+    """Refuses, before tuning, kernels without random features, and if it ``moves`` particles, those that they cannot
+    have or may not change."""
+    kernel = model._kernel_as_given().with_length_scale(1.0)
+    rows = FourierRows.of(kernel, n_columns, 1, "plain", np.random.RandomState(0))
+    if moves:
+        ParticleRows(rows, np.empty(0))
+        if model.learn != "weights":
+            heed_bounds(model.kernel, "learn='weights'", "length_scale" if model.learn == "widths" else "")

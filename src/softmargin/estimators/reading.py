@@ -38,7 +38,8 @@ class Reader(NamedTuple):
         X = self.numbers(batch, first and not self.named)
         if batch.y is None and not self.named:
             raise ValueError(
-                "The rows have no labels: name the column that holds them, as in chunks.Parquet(path, target='name')."
+                "The rows have no labels: name the column that holds them, as in chunks.Parquet(path, target='name'), "
+                "or pass batches as (X, y)."
             )
         y = self.model._labels(batch.X, batch.y)
         y = check_labels(X, y, part=True, warn=np.ndim(y) == 2 and self._is_news("labels in a column"))

@@ -75,7 +75,8 @@ class BayesianSVC(KernelClassifier):
     max_iter : int
         Maximum number of passes over the data.
     max_time : float, optional
-        Time limit in seconds, after which the best model so far is returned; tuning may use half of it.
+        Time limit in seconds, after which the best model so far is returned, with a warning if the fit has not
+        converged; tuning may use half of it.
     n_jobs : int, optional
         Number of threads, over blocks of rows: None uses as many as BLAS may, -1 all cores.
     device : str or torch.device, optional

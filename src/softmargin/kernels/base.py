@@ -102,6 +102,9 @@ class Kernel(ABC):
         """The same kernel, with every length-scale of None replaced."""
         return self
 
+    def refuse_width(self, n_columns: int) -> None:  # noqa: B027 (most suit any)
+        """Raises an error if a kernel with a length-scale for each column does not fit the number of columns."""
+
     def units(self, spread: np.ndarray) -> np.ndarray:
         """Units of each column for comparing rows: the length-scales, or the given spread."""
         return spread

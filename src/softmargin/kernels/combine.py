@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -35,6 +36,10 @@ class _Pair(Kernel):
 
     def units(self, spread: np.ndarray) -> np.ndarray:
         return self.second.units(self.first.units(spread))
+
+    def refuse_width(self, n_columns: int) -> None:
+        self.first.refuse_width(n_columns)
+        self.second.refuse_width(n_columns)
 
     def with_theta(self, theta: np.ndarray) -> Kernel:
         split = len(self.first.theta)
@@ -136,8 +141,38 @@ def given_kernel(kernel: Any) -> Kernel:
     return as_kernel(kernel)
 
 
+#: The bounds that scikit-learn gives to all parameters.
+_USUAL_BOUNDS = (1e-5, 1e5)
+
+
+def heed_bounds(kernel: Any, instead: str = "tune=None", name: str = "") -> None:
+    """Refuses a scikit-learn kernel with fixed parameters that would change, and warns of other bounds.
+
+    ``instead`` is the argument that keeps them; only parameters whose names end in ``name`` would change.
+    """
+    given = [own for own in getattr(kernel, "hyperparameters", ()) if own.name.endswith(name)]
+    fixed = [own.name for own in given if own.fixed]
+    if fixed:
+        raise ValueError(
+            f"In kernel={kernel}, {' and '.join(fixed)} should stay fixed, but a fit tunes all parameters of a kernel "
+            f"or none: pass {instead} to keep the kernel as it is, or give it no bounds."
+        )
+    bounded = [own.name for own in given if not np.array_equal(np.unique(own.bounds), _USUAL_BOUNDS)]
+    if bounded:
+        warnings.warn(
+            f"The bounds of {' and '.join(bounded)} in kernel={kernel} are ignored: a fit changes kernels without "
+            f"bounds. Pass {instead} to keep the kernel as it is.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
 def as_kernel(kernel: Any) -> Kernel:
     """``kernel`` itself, a positive number as `Constant`, or a scikit-learn kernel converted.
+
+    Bounds of scikit-learn's kernels are not converted, since tuning changes all parameters of a kernel or none.
+    Estimators that would tune a scikit-learn kernel refuse it if any of its parameters is ``"fixed"`` (``tune=None``
+    keeps all of them), and warn of other bounds than scikit-learn's own.
 
     >>> from sklearn.gaussian_process import kernels as sk
     >>> as_kernel(sk.ConstantKernel(2.0) * sk.RBF(0.5) + sk.WhiteKernel(0.1))

@@ -76,6 +76,15 @@ class _Stationary(Kernel):
     def with_length_scale(self, length_scale: Any) -> Kernel:
         return replace(self, length_scale=length_scale) if self.length_scale is None else self
 
+    def refuse_width(self, n_columns: int) -> None:
+        if self.length_scale is None:
+            raise ValueError("length_scale=None is set by fit; give a number to use the kernel on its own.")
+        if isinstance(self.length_scale, tuple) and len(self.length_scale) != n_columns:
+            raise ValueError(
+                f"The kernel has {len(self.length_scale)} length-scales, but the data has {n_columns} columns: give "
+                f"one length-scale per column, or a single number for all."
+            )
+
     def units(self, spread: np.ndarray) -> np.ndarray:
         return spread if self.length_scale is None else np.broadcast_to(np.asarray(self.length_scale), spread.shape)
 
@@ -97,12 +106,8 @@ class _Stationary(Kernel):
 
     def _scaled(self, X: Array, Z: Array) -> tuple[Array, Array, Any]:
         """Both sets of rows, centred at the mean of ``Z`` and in units of the length-scales, and those units."""
-        if self.length_scale is None:
-            raise ValueError("length_scale=None is set by fit; give a number to use the kernel on its own.")
-        if isinstance(self.length_scale, tuple) and len(self.length_scale) != X.shape[1]:
-            raise ValueError(
-                f"The kernel has {len(self.length_scale)} length-scales, but the data has {X.shape[1]} columns."
-            )
+        self.refuse_width(X.shape[1])
+        assert self.length_scale is not None
         xp = namespace(X)
         share = 2.0 ** -len(Z).bit_length()  # a power of two, so that sums cannot overflow, but round as without it
         center = xp.mean(share * Z, axis=0) / share

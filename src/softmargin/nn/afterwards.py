@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from ..chunks import n_threads
 from ..parameters import positive_integer
+from .closed import HOW_TO_CODE
 from .head import MarginHead
 from .hybrid import HybridClassifier
-from .training import evaluated
+from .training import dtype_of, evaluated
 
 
 class UpTo(nn.Module):
@@ -68,7 +69,8 @@ def bayesianise(
     model : module
         A classifier: inputs in, scores of classes out.
     loader : iterable of pairs
-        Batches of inputs and labels (codes from 0), such as a `torch.utils.data.DataLoader`.
+        Batches of inputs and labels (codes from 0), such as a `torch.utils.data.DataLoader`: tensors or arrays, of
+        any precision.
     layer : module or its name, optional
         The layer that the head replaces: its inputs are the features.  By default the last `torch.nn.Linear`.
     held_out : iterable of pairs, optional
@@ -149,9 +151,10 @@ def _gathered(
     """Features and labels of at most ``max_rows`` rows, and the shape of an input."""
 
     def parts() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        n_rows = 0
+        n_rows, dtype = 0, dtype_of(network)
         for X, y, *_ in loader:
-            yield network(X.to(device)).float().cpu(), torch.as_tensor(y).cpu(), X
+            X, codes = torch.as_tensor(X), _codes(y)
+            yield network(X.to(device, dtype)).float().cpu(), codes, X
             n_rows += len(y)
             if n_rows >= max_rows:
                 return
@@ -162,3 +165,17 @@ def _gathered(
         raise ValueError("The loader has no rows to fit the head to.")
     features, labels, inputs = zip(*found, strict=True)
     return torch.cat(features)[:max_rows].clone(), torch.cat(labels)[:max_rows].clone(), tuple(inputs[0].shape[1:])
+
+
+def _codes(y: Any) -> Tensor:
+    """The labels of a batch as codes of classes, on the host."""
+    try:
+        labels = torch.as_tensor(y).cpu()
+    except (TypeError, ValueError):  # texts
+        labels = torch.tensor([torch.nan])
+    codes = labels.long()
+    wrong = (codes != labels) | (codes < 0)
+    if wrong.any():
+        found = np.ravel(y)[:1].tolist()[0] if labels.isnan().any() else labels[wrong][0].item()
+        raise ValueError(f"Labels must be codes from 0 to K - 1 for K classes, got {found!r}. {HOW_TO_CODE}")
+    return codes

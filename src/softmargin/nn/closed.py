@@ -15,6 +15,8 @@ from ..rows import ClasswiseRows
 #: Losses whose expectations are bounds, as minibatches require, and the ways to combine classes in them.
 LOSSES = ("hinge", "hinge-augmented", "logistic", "logistic-jj")
 MULTI_CLASS = ("auto", "weston-watkins", "ovr", "softmax")
+#: What messages about labels say.
+HOW_TO_CODE = "Any labels become codes by: classes, codes = numpy.unique(labels, return_inverse=True)."
 
 
 def checked_loss(loss: Any, multi_class: str) -> str | Likelihood:
@@ -44,7 +46,8 @@ def checked(features: Any, y: Any, n_features: int, n_classes: int) -> tuple[np.
             f"learning rate, or clip its gradients."
         )
     if len(codes) and not (codes.min() >= 0 and codes.max() < n_classes):
-        raise ValueError(f"Labels must be codes from 0 to {n_classes - 1}, got {codes.min()} to {codes.max()}.")
+        seen = f"{codes.min()} to {codes.max()}"
+        raise ValueError(f"Labels must be codes from 0 to {n_classes - 1}, got {seen}. {HOW_TO_CODE}")
     return X, codes
 
 

@@ -32,6 +32,13 @@ _VARIANCE, _OFFSET = 4.0, 1.0
 _MOMENTUM = 0.1
 
 
+class _AllAtOnce(BayesianSVC):
+    """The classifier of all features at hand: a first batch, so that classes may be absent, and the only one."""
+
+    def _warn_of_first_batch(self, y: np.ndarray) -> None:
+        return
+
+
 class MarginHead(HeadState):
     r"""Bayesian support vector machine (or Gaussian process classifier) on the features of any network.
 
@@ -186,7 +193,7 @@ class MarginHead(HeadState):
         X, codes = checked(features, y, self.n_features, self.n_classes)
         center, spread = (to_numpy(part) for part in units_of(torch.as_tensor(X)))
         start = _VARIANCE * RBF(self.length_scale) + Constant(_OFFSET)
-        model = BayesianSVC(
+        model = _AllAtOnce(
             start,
             loss=self.loss_name,
             multi_class=self.multi_class,

@@ -18,6 +18,7 @@ from torch import nn
 
 from ..arrays import to_numpy
 from ..chunks import n_threads
+from ..estimators.partial import warn_of_first_batch
 from ..estimators.predictions import LatentPredictions, kept_on_failure
 from ..likelihoods import Loss
 from ..monitor import InterruptedFitWarning, Monitor
@@ -26,7 +27,7 @@ from ..validation import check_labels, check_rows, codes_of, declared_classes, p
 from .closed import checked_loss
 from .head import MarginHead
 from .networks import NETWORKS, Standardised
-from .training import Labelled, Plan, Trainer, evaluated
+from .training import Labelled, Plan, Trainer, dtype_of, evaluated
 
 #: Rows are held out only if this many of each class would be among them.
 _FEWEST_HELD_OUT = 2
@@ -47,7 +48,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     network : {"auto", "mnist", "cifar", "table"}, module, or a function from the shape of a row to a module
         Maps inputs to features.  The names are networks of Wistuba and Rawat (2018) for images, and one for tables;
         "auto" chooses by the shape of ``X``.  A module is copied, and trained from its current weights.  All receive
-        standardised inputs.
+        standardised inputs, and compute in single precision.
     n_inducing : int
         Number of inducing points of the head.
     loss, multi_class
@@ -171,7 +172,9 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
         """Train for one more epoch, on these rows only; the first call needs all ``classes``.
 
-        The link is fitted on these rows before they are used for training.
+        The link is fitted on these rows before they are used for training.  Inducing points, and the scales of inputs
+        and features, are those of the first call: begin with a representative batch.  Fewer than 20 rows, or a single
+        class, give a warning.
         """
         self._check_parameters()
         first = not hasattr(self, "head_")
@@ -189,7 +192,12 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
                     trainer.head.calibrate(trainer.features(rows.X), rows.y)
                 trainer.one_epoch(refresh=False)
         self._keep(trainer, "epochs")
+        if first:
+            self._warn_of_first_batch(y)
         return self
+
+    def _warn_of_first_batch(self, y: np.ndarray) -> None:
+        warn_of_first_batch(y, ["inducing points", "scales of inputs and features"])
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the latent value of each row, before the link; a column for each of many classes."""
@@ -209,9 +217,10 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         rows, network = torch.as_tensor(self._check(X, reset=False)), self.network_
         if self._is_table_network():
             # In double precision, which such small networks allow, results do not depend on which rows are batched.
-            network, rows = copy.deepcopy(network).double(), rows.double()
+            network = copy.deepcopy(network).double()
+        place = self._device(), dtype_of(network)
         with evaluated(network, self.head_), torch.inference_mode():
-            return [then(network(part.to(self._device()))) for part in rows.split(_ROWS_AT_ONCE)]
+            return [then(network(part.to(*place))) for part in rows.split(_ROWS_AT_ONCE)]
 
     def _latent_pullback(self, X: Any, d_mu: np.ndarray, d_v: np.ndarray) -> np.ndarray:
         """Gradient in ``X``, already checked, of the sum of latent moments weighted by ``d_mu`` and ``d_v``."""
@@ -221,7 +230,7 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
             return np.concatenate([to_numpy(self._slopes(*part)) for part in parts])
 
     def _slopes(self, X: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        inputs = X.to(self._device()).requires_grad_(True)
+        inputs = X.to(self._device(), dtype_of(self.network_)).requires_grad_(True)
         moments = self.head_(self.network_(inputs))
         return torch.autograd.grad(moments, inputs, [w.to(inputs.device, torch.float64) for w in weights])[0]
 
@@ -288,7 +297,8 @@ class HybridClassifier(LatentPredictions, ClassifierMixin, BaseEstimator):
         """A network with initial weights, and a head of matching size."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = nn.Sequential(Standardised(rows.X), self._network(tuple(rows.X.shape[1:]))).to(device)
+            network = nn.Sequential(Standardised(rows.X), self._network(tuple(rows.X.shape[1:])))
+            network = network.to(device, rows.X.dtype)
         with torch.no_grad():
             features = network.eval()(rows.X[:2].to(device))
         if features.ndim != 2:

@@ -32,18 +32,24 @@ class HeadState(nn.Module):
     def __init__(self, n_features: int, n_classes: int) -> None:
         super().__init__()
         self.n_features, self.n_classes = n_features, n_classes
-        #: Sums of minibatches that are not yet part of ``G`` and ``h``, and the number of these minibatches.
-        self._pending: tuple[Tensor, ...] | None = None
-        self._n_pending, self._known = 0, ((0, 0), Constant(1.0))
-        #: The divergence of the belief, and recorded work by the shape of the minibatch.
-        self._kl: Tensor | None = None
-        self._recorded: dict[Any, Callable[..., Any]] = {}
+        self._forget()
         C, m = self.n_functions, 0
         shapes = {"center": (n_features,), "spread": (n_features,), "log_kernel": (3,), "points": (m, n_features)}
         shapes |= {"whitener": (m, m), "means": (C, m), "roots": (C, m, m), "log_dets": (C,), "G": (C, m, m)}
         shapes |= {"h": (C, m), "link_parameters": (2 + C,)}
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    def _forget(self) -> None:
+        """Drops what was computed from the state, which is new."""
+        #: Sums of minibatches that are not yet part of ``G`` and ``h``, and the number of these minibatches.
+        self._pending: tuple[Tensor, ...] | None = None
+        self._n_pending = 0
+        #: The kernel, by the identity and version of its parameters, and the divergence of the belief.
+        self._known: tuple[tuple[int, int], Kernel] = (0, 0), Constant(1.0)
+        self._kl: Tensor | None = None
+        #: Recorded work, by the shape of the minibatch and the identity of the kernel.
+        self._recorded: dict[Any, Callable[..., Any]] = {}
 
     @property
     def n_functions(self) -> int:
@@ -75,7 +81,7 @@ class HeadState(nn.Module):
         """Takes over the state of a fitted model."""
         for name, value in known.items():
             setattr(self, name, torch.as_tensor(value, dtype=torch.float64, device=self.points.device))
-        self._pending, self._n_pending, self._kl, self._recorded = None, 0, None, {}  # these belong to other points
+        self._forget()
 
     def _keep_link(self, link: Any) -> None:
         numbers = [link.slope, link.damping, *np.atleast_1d(link.offset)]
@@ -87,7 +93,7 @@ class HeadState(nn.Module):
             given = state_dict.get(prefix + name)
             if given is not None and given.shape != own.shape and given.ndim == own.ndim:
                 setattr(self, name, torch.zeros_like(given, device=own.device))
-        self._pending, self._n_pending, self._kl = None, 0, None
+        self._forget()
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -83,6 +83,16 @@ def evaluated(*modules: nn.Module) -> Iterator[None]:
             module.train(mode)
 
 
+def dtype_of(network: nn.Module) -> torch.dtype:
+    """The dtype in which a network computes: that of its first parameter or buffer with decimals.
+
+    >>> dtype_of(nn.Linear(3, 2).double())
+    torch.float64
+    """
+    states = (*network.parameters(), *network.buffers())
+    return next((state.dtype for state in states if state.is_floating_point()), torch.float32)
+
+
 def features_of(network: nn.Module, X: Tensor, device: Any = None) -> Tensor:
     """The features that a network computes from inputs, on the host and without gradients; its mode is restored.
 

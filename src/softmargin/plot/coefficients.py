@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
+from ..inside import fitted_inside
 from ..parameters import one_of
-from .models import class_places, column_names, fitted_inside, shortest_list
+from .models import class_places, column_names, shortest_list
 from .style import FAINT, FILLS, INK, MARKERS, MARKS, label_of, legend, list_axes, listed, plain
 
 UNITS = ("spread", "column")

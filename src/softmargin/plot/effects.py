@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .models import fitted_inside
+from ..inside import fitted_inside
 from .style import FAINT, FILLS, INK, MARKS, UNSURE, new_axes, plain
 
 #: With more groups than this, their names are not shown.

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..inside import fitted_inside
 from ..parameters import one_of
-from .models import fitted_inside
 from .style import FAINT, FILLS, MARKS, UNSURE, label_of, legend, new_axes, next_look, open_frame
 
 AXES = ("pass", "seconds")

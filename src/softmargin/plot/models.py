@@ -1,4 +1,4 @@
-"""Access to the classifier inside a model, the rows it sees, and the names of its columns."""
+"""The names of the columns that the classifier inside a model sees, and the classes to show."""
 
 from __future__ import annotations
 
@@ -6,36 +6,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
-
-def fitted_inside(model: Any) -> Any:
-    """The classifier inside fitted pipelines, searches and table classifiers.
-
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from softmargin import BayesianLinearSVC
-    >>> type(fitted_inside(make_pipeline(StandardScaler(), BayesianLinearSVC()).fit([[0.0], [1.0]], [0, 1]))).__name__
-    'BayesianLinearSVC'
-    """
-    check_is_fitted(model)
-    if isinstance(model, Pipeline):
-        return fitted_inside(model[-1])
-    for name in ("best_estimator_", "classifier_"):
-        if hasattr(model, name):
-            return fitted_inside(getattr(model, name))
-    return model
-
-
-def seen_inside(model: Any, X: Any) -> Any:
-    """Rows as the classifier inside sees them."""
-    if isinstance(model, Pipeline):
-        return seen_inside(model[-1], model[:-1].transform(X) if len(model) > 1 else X)
-    if hasattr(model, "best_estimator_"):
-        return seen_inside(model.best_estimator_, X)
-    if hasattr(model, "classifier_"):
-        return seen_inside(model.classifier_, model.encode(X) if hasattr(model, "encode") else X)
-    return X
+from ..inside import fitted_inside
 
 
 def column_names(model: Any, names: Any, n_columns: int) -> list[str]:

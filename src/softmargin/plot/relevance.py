@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chunks import dense
+from ..inside import fitted_inside, seen_inside
 from ..parameters import share
-from .models import column_names, fitted_inside, seen_inside, shortest_list
+from .models import column_names, shortest_list
 from .style import FILLS, MARKS, list_axes, listed
 
 

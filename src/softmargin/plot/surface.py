@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from .models import fitted_inside, seen_inside
+from ..inside import fitted_inside, seen_inside
 from .slices import Slice
 from .style import FILLS, INK, MARKERS, MARKS, PAPER, UNSURE, label_of, new_axes, plain
 from .style import legend as draw_legend

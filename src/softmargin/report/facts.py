@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ..evaluation import Evaluation, codes_among, evaluate, members_of
+from ..inside import seen_inside
 from ..validation import check_weights
 from .page import shown
 from .rows import Rows
@@ -153,11 +154,7 @@ class Facts:
     @cached_property
     def numbers(self) -> Numbers | None:
         """The columns that the classifier itself sees; None if they cannot be determined."""
-        seen = self.X
-        if isinstance(self.model, Pipeline):
-            seen = self.model[:-1].transform(seen)
-        elif self.core is not self.model:
-            seen = self.model.encode(seen)
+        seen = self.X if self.core is self.model else seen_inside(self.model, self.X)
         if getattr(self.core, "design_", None) is not None:  # a formula defines its own columns
             names = list(self.core.fixed_names_)
             return Numbers.of(np.asarray(self.core.design_.matrix(seen))[:, : len(names)], names, self.weight)

@@ -196,7 +196,7 @@ def _terms(kernel: Kernel, n_columns: int) -> list[Term]:
                 f"their products with constants and each other, Constant, Linear, and sums of all these."
             )
         for factor in waves:
-            _check_length_scale(factor.kernel, n_columns)
+            factor.kernel.refuse_width(n_columns)
         terms.append(Term(variances, waves, n_linear > 0, slice(used, used + len(waves))))
         used += len(waves)
     return terms
@@ -209,15 +209,6 @@ def _multiplied_out(kernel: Kernel, start: int) -> list[tuple[_Factor, ...]]:
     first = _multiplied_out(kernel.first, start)
     second = _multiplied_out(kernel.second, start + len(kernel.first.theta))
     return first + second if isinstance(kernel, Sum) else [one + other for one in first for other in second]
-
-
-def _check_length_scale(kernel: RBF | Matern, n_columns: int) -> None:
-    if kernel.length_scale is None:
-        raise ValueError("length_scale=None is set by fit; give a number to use the kernel on its own.")
-    if isinstance(kernel.length_scale, tuple) and len(kernel.length_scale) != n_columns:
-        raise ValueError(
-            f"The kernel has {len(kernel.length_scale)} length-scales, but the data has {n_columns} columns."
-        )
 
 
 def _form(kernel: Kernel, n_columns: int) -> list[tuple[bool, list[tuple[type, Any]]]]:
