@@ -10,9 +10,10 @@ import numpy as np
 from ..arrays import Array, combined, like, precision_of, to_numpy
 from ..chunks import gather_rows, sweep
 from ..engine import Problem
-from ..rows import Features, Latent
+from ..rows import Features, FilledFeatures, Latent
 from .augmentation import Augmentation, Site, augmentation_of
-from .left_out import Without, as_predicted, without_rows
+from .copies import Copies, copies_of
+from .left_out import Without, as_predicted, without_rows, without_units
 
 #: The largest precision of a site.  In sums, more would swamp all other sites, and make draws hardly narrower.
 _LARGEST_PRECISION = 1e10
@@ -34,7 +35,10 @@ class Turn(NamedTuple):
 
 
 class ChainData(NamedTuple):
-    """Data shared by all chains of a problem, with labels and weights block by block."""
+    """Data shared by all chains of a problem, with labels and weights block by block.
+
+    If rows have ``copies``, labels and weights are those of the copies; the ``unit`` remains that of the rows.
+    """
 
     problem: Problem
     augmentation: Augmentation
@@ -42,15 +46,27 @@ class ChainData(NamedTuple):
     weight: list[np.ndarray]
     unit: list[np.ndarray]
     reference: Array
+    copies: list[Copies] | None = None
 
     @classmethod
     def of(cls, problem: Problem, unit: Array | None) -> ChainData:
         table = problem.table
         y, weight = to_numpy(table.y), to_numpy(table.weight)
         unit = np.minimum(weight, 1) if unit is None else to_numpy(unit)
+        copies = copies_of(table, problem.rows, weight, unit)
         cuts = np.arange(table.block_rows, table.n_rows, table.block_rows)
         y, weight, unit = (np.split(part, cuts) for part in (y, weight, unit))
-        return cls(problem, augmentation_of(problem.likelihood), y, weight, unit, table.reference)
+        if copies is not None:
+            y = [labels[own.rows] for labels, own in zip(y, copies, strict=True)]
+            weight = [own.shared(c) for c, own in zip(weight, copies, strict=True)]
+        return cls(problem, augmentation_of(problem.likelihood), y, weight, unit, table.reference, copies)
+
+    def features(self, index: int) -> Features:
+        """The features of a block, with a row for each copy."""
+        if self.copies is None:
+            return self.problem.features(index)
+        X, _, _ = self.problem.table.block(index)
+        return self.problem.rows.lift(X[self.copies[index].rows])
 
     @property
     def rounding(self) -> float:
@@ -133,14 +149,19 @@ class Chain:
         latent = Latent(*map(to_numpy, made_with.moments(belief)))
         rows = self._sites[index], data.y[index], data.weight[index], data.unit[index]
         predicted = as_predicted(features, made_with, belief)
-        return without_rows(data.augmentation, latent, *rows, data.rounding, predicted)
+        if data.copies is None or predicted is None:
+            return without_rows(data.augmentation, latent, *rows, data.rounding, predicted)
+        assert isinstance(made_with, FilledFeatures)
+        columns = made_with.values, made_with.cross(belief)[:, : made_with.n_columns]
+        return without_units(data.augmentation, data.copies[index], latent, predicted, columns, *rows, data.rounding)
 
 
-def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> list[Turn]:
+def take_turns(chains: Sequence[Chain], data: ChainData, leave_out: bool) -> list[Turn]:
     """One iteration of every chain, in threads.
 
     A block is lifted once for all chains.  If the table has only one block, chains run in parallel if that is worth it.
     """
+    problem = data.problem
     table, n_jobs = problem.table, problem.n_jobs
     alone = table.n_blocks == 1
     if alone and table.n_rows * problem.rows.n_weights**2 < _WORTH_A_THREAD:
@@ -150,7 +171,7 @@ def take_turns(chains: Sequence[Chain], problem: Problem, leave_out: bool) -> li
 
     def visit(task: int) -> list[_Block]:
         index, group = tasks[task]
-        features = problem.features(index)
+        features = data.features(index)
         return [chain.visit(index, features) for chain in group]
 
     for chain in chains:

@@ -19,6 +19,7 @@ from ..arrays import to_numpy
 from ..loo import LeftOut, Predicted
 from ..rows import Features, IncompleteFeatures, Latent
 from .augmentation import Augmentation, Site
+from .copies import Copies
 
 #: A row is usable if the effective number of its draws is at least this, and this share of all draws.
 _LEAST_WORTH, _LEAST_SHARE = 20.0, 0.01
@@ -59,6 +60,48 @@ def without_rows(
     mu = judged.mu - shared * (b - w * latent.mu) / kept
     v = judged.v + w * shared**2 / kept
     rest, whole = augmentation.tilted(y, mu, v, c - unit), augmentation.tilted(y, mu, v, c)
+    return Without(np.where(sound, rest.log_total - whole.log_total, -1e300), rest.mean, rest.variance)
+
+
+def without_units(
+    augmentation: Augmentation,
+    copies: Copies,
+    latent: Latent,
+    predicted: Predicted,
+    columns: tuple[np.ndarray, np.ndarray],
+    site: Site,
+    y: np.ndarray,
+    c: np.ndarray,
+    unit: np.ndarray,
+    rounding: float,
+) -> Without:
+    r"""The same for rows of several copies: the copies in one unit of a row's weight are divided out together.
+
+    Copies have missing entries of their own, and hence their own latent values and sites.  With :math:`A` the
+    covariances of these latent values, ``s`` those with the row as predicted, and :math:`W = diag(w)`,
+
+    .. math:: \mu_{-i} = \mu^0 - s^T (I - W A)^{-1} (b - w \mu), \qquad v_{-i} = v^0 + s^T (I - W A)^{-1} W s.
+
+    ``columns`` are the entries of the copies, and the covariances of their weights with ``f``.  In the integrals over
+    the likelihood, the copies share one latent value.
+    """
+    (w, b), (values, cross) = site.spared(latent.leftover), columns
+    pull, mu, v, sound = b - w * latent.mu, np.empty(len(unit)), np.empty(len(unit)), np.empty(len(unit), dtype=bool)
+    for rows, j in copies.units():
+        one, shared = np.eye(j.shape[1]), predicted.shared[j]
+        A = np.einsum("ijp,ikp->ijk", cross[j], values[j])
+        A += (latent.spread[j] - np.diagonal(A, axis1=1, axis2=2))[:, :, None]
+        A, root = (A + A.transpose(0, 2, 1)) / 2, np.sqrt(w[j])
+        least = np.linalg.eigvalsh(one - root[:, :, None] * A * root[:, None, :])[:, 0]
+        sound[rows] = least > rounding**0.5
+        kept = np.where(sound[rows][:, None, None], one - w[j][:, :, None] * A, one)
+        solved = np.linalg.solve(kept, np.stack([pull[j], w[j] * shared], axis=2))
+        mu[rows] = predicted.latent.mu[j[:, 0]] - np.sum(shared * solved[:, :, 0], axis=1)
+        v[rows] = predicted.latent.v[j[:, 0]] + np.sum(shared * solved[:, :, 1], axis=1)
+    first = copies.starts
+    c = copies.of_unit * c[first]
+    rest = augmentation.tilted(y[first], mu, v, np.maximum(c - unit, 0))
+    whole = augmentation.tilted(y[first], mu, v, c)
     return Without(np.where(sound, rest.log_total - whole.log_total, -1e300), rest.mean, rest.variance)
 
 

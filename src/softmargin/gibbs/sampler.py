@@ -57,7 +57,7 @@ def sample(
                     reason = "time"
                     break
                 leave_out = turn >= 0 and turn % _LEAVE_OUT_EVERY == 0
-                turns = take_turns(chains, problem, leave_out)
+                turns = take_turns(chains, data, leave_out)
                 phase = "warm-up" if turn < 0 else "draws"
                 monitor.record(float(np.mean([one.log_likelihood for one in turns])), accepted=True, phase=phase)
                 kept.leave_out(turns)
@@ -68,7 +68,7 @@ def sample(
         finally:
             monitor.close()
         while kept.n_draws < min(_LEAST_DRAWS, n_draws):  # stopped during warm-up: a rough answer is better than none
-            kept.add(take_turns(chains, problem, leave_out=False))
+            kept.add(take_turns(chains, data, leave_out=False))
         return kept.draws(reason)
 
 
