@@ -51,7 +51,7 @@ def test_matern_equals_its_formula_and_tends_to_rbf(nu, rng):
     X, Z = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
     t = np.sqrt(2 * nu * references.squared_distances(X, Z, np.array([0.6, 3.0])))
     assert_allclose(Matern((0.6, 3.0), nu=nu)(X, Z), 2 ** (1 - nu) / gamma(nu) * t**nu * kv(nu, t), rtol=1e-9)
-    assert_allclose(Matern(1.0, nu=80.5)(X / 3, Z / 3), RBF(1.0)(X / 3, Z / 3), atol=0.01)
+    assert_allclose(Matern(1.0, nu=30)(X, Z), RBF(1.0)(X, Z), atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +162,14 @@ def test_parameters_must_be_positive(wrong):
 def test_smoothness_must_be_positive_and_finite(nu):
     with pytest.raises(ValueError, match="nu must be positive and finite"):
         Matern(1.0, nu=nu)
+
+
+@pytest.mark.parametrize("nu", [30.1, 60, 172.5, 1e300])
+def test_smoothness_has_a_limit_from_which_on_it_is_that_of_rbf(nu):
+    with pytest.raises(ValueError, match=r"nu must be at most 30, got .*; use RBF"):
+        Matern(1.0, nu=nu)
+    with pytest.raises(ValueError, match="nu must be at most 30"):
+        as_kernel(sk.Matern(1.0, nu=nu))
 
 
 def test_as_kernel_passes_converts_or_says_what_is_accepted():

@@ -16,6 +16,8 @@ from .base import Kernel, filled, positive
 _FAR = 1e15
 #: Distances below which a general Matern kernel is 1, and beyond which it is 0.
 _NEAR, _FADED = 1e-8, 1e3
+#: The largest smoothness: beyond it `RBF` differs by less than .01, and factors of the general formula overflow.
+_SMOOTHEST = 30.0
 #: Squared distances within this many rounding errors of the squared lengths are zero.
 _ROUNDING = 32
 
@@ -169,7 +171,8 @@ class Matern(_Stationary):
     With :math:`t = \sqrt{2 \nu s}`,
     :math:`g = 2^{1-\nu} t^\nu K_\nu(t) / \Gamma(\nu)` and
     :math:`g' = -\nu\, 2^{1-\nu} t^{\nu-1} K_{\nu-1}(t) / \Gamma(\nu)`.
-    For ``nu`` of 1/2, 3/2 and 5/2 both are an exponential times a polynomial.
+    For ``nu`` of 1/2, 3/2 and 5/2 both are an exponential times a polynomial.  ``nu`` may be at most 30, where the
+    kernel differs from `RBF` by less than .01.
 
     >>> import numpy as np
     >>> round(float(Matern(1.0, nu=0.5)(np.array([[0.0]]), np.array([[1.0]]))[0, 0]), 4)
@@ -182,6 +185,11 @@ class Matern(_Stationary):
         super().__post_init__()
         if not (np.isscalar(self.nu) and 0 < float(self.nu) < math.inf):  # type: ignore[arg-type]
             raise ValueError(f"nu must be positive and finite, got {self.nu!r}; RBF is the kernel with nu = inf.")
+        if float(self.nu) > _SMOOTHEST:  # type: ignore[arg-type]
+            raise ValueError(
+                f"nu must be at most {_SMOOTHEST:g}, got {self.nu!r}; use RBF, the limit of large nu, which differs "
+                f"from this kernel by less than .01."
+            )
 
     def _distance(self, A: Array, B: Array) -> Array:
         """``s``, zero up to rounding for coincident rows, since rough kernels depend on its square root."""
@@ -198,8 +206,7 @@ class Matern(_Stationary):
             return (1 + t) * xp.exp(-t)
         if self.nu == 2.5:
             return (1 + t + t * t / 3) * xp.exp(-t)
-        safe = xp.clip(t, _NEAR, _FADED)
-        value = 2 ** (1 - self.nu) / math.gamma(self.nu) * safe**self.nu * bessel_k(self.nu, safe)
+        value = clipped(self._times_bessel(2 ** (1 - self.nu), self.nu, t), 0.0, 1.0)
         return xp.where(t > _NEAR, value, xp.ones_like(t))
 
     def _slope(self, s: Array) -> Array:
@@ -209,6 +216,11 @@ class Matern(_Stationary):
             return -1.5 * xp.exp(-t)
         if self.nu == 2.5:
             return -5 / 6 * (1 + t) * xp.exp(-t)
-        scale = self.nu * 2 ** (1 - self.nu) / math.gamma(self.nu)
-        slope = -0.5 * xp.exp(-t) / t if self.nu == 0.5 else -scale * t ** (self.nu - 1) * bessel_k(self.nu - 1, t)
+        rough = self.nu == 0.5
+        slope = -0.5 * xp.exp(-t) / t if rough else self._times_bessel(-self.nu * 2 ** (1 - self.nu), self.nu - 1, t)
         return xp.where(s > 0, slope, xp.zeros_like(s))  # where there is no limit, the factor is a difference of zero
+
+    def _times_bessel(self, factor: float, order: float, t: Array) -> Array:
+        r""":math:`c\, t^k K_k(t) / \Gamma(\nu)`, in double precision: either factor is soon beyond single precision."""
+        safe = np.clip(to_numpy(t).astype(np.float64), _NEAR, _FADED)
+        return like(factor / math.gamma(self.nu) * safe**order * bessel_k(order, safe), t)
