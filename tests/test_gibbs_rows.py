@@ -148,8 +148,8 @@ def test_polya_gamma_numbers_average_to_the_likelihood(polya_gamma, f, rng):
 
 
 @pytest.mark.parametrize("k", [0.0, 0.4, 3.0, 50.0])
-@pytest.mark.parametrize("v", [1e-6, 0.01, 1.0, 30.0])
-@pytest.mark.parametrize("mu", [-40.0, -4.0, 0.9, 6.0])
+@pytest.mark.parametrize("v", [1e-6, 0.01, 1.0, 30.0, 1e3, 1e5])
+@pytest.mark.parametrize("mu", [-300.0, -40.0, -4.0, 0.9, 6.0])
 def test_moments_of_a_gaussian_times_a_logistic_power_equal_a_fine_grid(mu, v, k):
     y = -1.0
     got = PolyaGamma(None).tilted(*(np.array([part]) for part in (y, mu, v, k)))
@@ -164,6 +164,18 @@ def test_moments_of_a_gaussian_times_a_logistic_power_equal_a_fine_grid(mu, v, k
     assert_allclose(got.log_total[0], total, rtol=1e-6, atol=1e-6)
     assert_allclose(got.variance[0], sd**2, rtol=1e-5)
     assert abs(y * got.mean[0] - mean) < 1e-5 * sd
+
+
+def test_nodes_of_wide_gaussians_need_not_be_those_of_others():
+    y, mu, v, k = np.ones(4), np.array([0.3, 30.0, -2.0, -900.0]), np.array([0.5, 1e5, 3.0, 1e5]), np.full(4, 1.0)
+    together = PolyaGamma(None).tilted(y, mu, v, k)
+    for i in range(4):
+        assert_allclose(
+            np.ravel(PolyaGamma(None).tilted(y[i], *(part[i : i + 1] for part in (mu, v, k)))),
+            np.array(together)[:, i],
+            rtol=1e-12,
+        )
+    assert_allclose(together.log_total[1], -0.6202877354, atol=1e-8)
 
 
 def test_a_gaussian_without_width_is_a_point(augmentation):

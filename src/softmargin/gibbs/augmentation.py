@@ -36,6 +36,10 @@ _FAR = 20.0
 _LEAST_SHAPE, _N_GAMMAS = 2e-3, 32
 #: Nodes for a Gaussian times a logistic power, their range in standard deviations, and iterations for its mode.
 _N_NODES, _REACH, _N_STEPS = 65, 8.5, 16
+#: The widest spacing of these nodes at which the bend of the logistic factor is resolved.  Otherwise there are panels:
+#: edges around the mode in standard deviations, as many on either side of the bend, and nodes of each panel.
+_RESOLVED, _N_EDGES, _PANEL_NODES = 0.7, 12, 10
+_EDGES = np.array([-_REACH, -5.0, -2.5, 0.0, 2.5, 5.0, _REACH])
 
 
 class Site(NamedTuple):
@@ -149,7 +153,9 @@ class PolyaGamma:
 
         The negative log-density has a curvature of at least :math:`1/v`, so its mass beyond a few :math:`\sqrt v` from
         the mode is negligible, and of :math:`\delta^{-2} = 1/v + k \sigma(t) \sigma(-t)` at the mode.  So nodes are
-        dense where either the Gaussian or the logistic factor requires it, and the rule converges exponentially.
+        dense where either the Gaussian or the logistic factor requires it, and the rule converges exponentially.  If
+        the Gaussian is so wide that nodes around a distant mode would miss the bend of the logistic factor at zero,
+        there are panels around both.
         """
         v = np.maximum(v, 1e-24)
         nu = y * mu
@@ -157,15 +163,41 @@ class PolyaGamma:
         t = nu + gap
         width = 1 / np.sqrt(1 / v + k * expit(t) * expit(-t))
         x = np.linspace(-1, 1, _N_NODES)[:, None] * np.arcsinh(_REACH * np.sqrt(v) / width)
-        away = width * np.sinh(x)
-        log_density = k * log_expit(t + away) - (gap + away) ** 2 / (2 * v)
-        top = log_density.max(axis=0)
-        share = np.exp(log_density - top) * np.cosh(x)
-        total = share.sum(axis=0)
-        mean = np.sum(share * away, axis=0) / total
-        variance = np.sum(share * (away - mean) ** 2, axis=0) / total
-        log_total = top + np.log(total * width * (x[1] - x[0])) - 0.5 * np.log(2 * np.pi * v)
+        step = x[1] - x[0]
+        found = _moments_at(width * np.sinh(x), step * width * np.cosh(x), gap, t, v, k)
+        missed = (step * np.hypot(width, t) > _RESOLVED) & (np.abs(t) < _REACH * np.sqrt(v)) & (k > 0)
+        if missed.any():
+            few = [np.broadcast_to(part, missed.shape)[missed] for part in (gap, t, v, k)]
+            for part, better in zip(found, _moments_at(*_panels(*few[1:3]), *few), strict=True):
+                part[missed] = better
+        log_total, mean, variance = found
         return Tilted(log_total, y * (t + mean), variance)
+
+
+def _moments_at(
+    away: np.ndarray, weights: np.ndarray, gap: np.ndarray, t: np.ndarray, v: np.ndarray, k: np.ndarray
+) -> Any:
+    """The logarithm of the integral, and mean and variance of the distance from the mode, by nodes and weights."""
+    log_density = k * log_expit(t + away) - (gap + away) ** 2 / (2 * v)
+    top = log_density.max(axis=0)
+    share = np.exp(log_density - top) * weights
+    total = share.sum(axis=0)
+    mean = np.sum(share * away, axis=0) / total
+    variance = np.sum(share * (away - mean) ** 2, axis=0) / total
+    return top + np.log(total) - 0.5 * np.log(2 * np.pi * v), mean, variance
+
+
+def _panels(t: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes, as distances from the mode, and weights: on panels around it, and on wider and wider ones
+    on either side of zero."""
+    reach = _REACH * np.sqrt(v)
+    grown = np.geomspace(1.0, np.maximum(reach + np.abs(t), 2.0), _N_EDGES)
+    edges = np.concatenate([_EDGES[:, None] * np.sqrt(v), -t - grown, -t[None], -t + grown])
+    edges = np.sort(np.clip(edges, -reach, reach), axis=0)
+    nodes, weights = np.polynomial.legendre.leggauss(_PANEL_NODES)
+    half = np.diff(edges, axis=0)[:, None] / 2
+    away = edges[:-1, None] + half * (1 + nodes[:, None])
+    return away.reshape(-1, len(t)), (half * weights[:, None]).reshape(-1, len(t))
 
 
 def _mode_gap(nu: np.ndarray, v: np.ndarray, k: np.ndarray) -> np.ndarray:
