@@ -15,13 +15,12 @@ from sklearn.linear_model import LinearRegression
 
 from softmargin import (
     BayesianGPC,
-    BayesianKernelMachine,
     BayesianLinearSVC,
     BayesianMixedSVC,
     BayesianOneClassSVM,
     BayesianSVC,
 )
-from softmargin.kernels import RBF, Linear, Matern, White
+from softmargin.kernels import RBF, Linear, White
 from softmargin.tables import TableClassifier
 
 CLASSIFIERS = [BayesianSVC, BayesianLinearSVC, BayesianMixedSVC]
@@ -251,17 +250,6 @@ def test_unknown_parameter_values_are_answered_with_the_known_ones(classifier, p
         classifier(**parameters).fit(*table)
 
 
-@pytest.mark.parametrize("tune", ["logistic", None])
-@pytest.mark.parametrize("kernel", [RBF((1.0, 2.0)), 2.0 * Matern((1.0, 2.0)) + 1.0])
-@pytest.mark.parametrize(
-    "model", [BayesianSVC(), BayesianGPC(), BayesianMixedSVC(), BayesianKernelMachine(), BayesianOneClassSVM()]
-)
-def test_length_scales_are_counted_before_tuning(model, kernel, tune, table):
-    model = clone(model).set_params(kernel=kernel, **({"tune": tune} if hasattr(model, "tune") else {}))
-    with pytest.raises(ValueError, match=r"kernel has 2 length-scales, but the data has 3 columns: give one"):
-        model.fit(*table)
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -302,14 +290,6 @@ def test_words_are_not_true_or_false(classifier, name, table):
             classifier(**{name: value}).fit(*table)
     for value in (np.True_, 0):
         classifier(**{name: value}).fit(*table)
-
-
-@pytest.mark.parametrize(
-    "model", [BayesianMixedSVC(kernel=2), BayesianOneClassSVM(2), BayesianKernelMachine(2.0), BayesianGPC(kernel=True)]
-)
-def test_numbers_are_no_kernels(model, table):
-    with pytest.raises(ValueError, match="is a number, and would tell no row from another"):
-        model.fit(*table)
 
 
 def test_formulas_that_are_no_strings_can_be_shown(table):

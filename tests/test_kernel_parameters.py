@@ -142,3 +142,31 @@ def test_words_for_kernels_have_no_parameters():
         BayesianSVC().set_params(kernel__length_scale=1.0)
     with pytest.raises(ValueError, match="Invalid parameter 'krnel'"):
         BayesianSVC().set_params(krnel__length_scale=1.0)
+
+
+# Kernels that cannot be used ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(rng):
+    X = rng.normal(size=(60, 3))
+    return X, np.where(X[:, 0] > 0, "yes", "no")
+
+
+@pytest.mark.parametrize("tune", ["logistic", None])
+@pytest.mark.parametrize("kernel", [RBF((1.0, 2.0)), 2.0 * Matern((1.0, 2.0)) + 1.0])
+@pytest.mark.parametrize(
+    "model", [BayesianSVC(), BayesianGPC(), BayesianMixedSVC(), BayesianKernelMachine(), BayesianOneClassSVM()]
+)
+def test_length_scales_are_counted_before_tuning(model, kernel, tune, table):
+    model = clone(model).set_params(kernel=kernel, **({"tune": tune} if hasattr(model, "tune") else {}))
+    with pytest.raises(ValueError, match=r"kernel has 2 length-scales, but the data has 3 columns: give one"):
+        model.fit(*table)
+
+
+@pytest.mark.parametrize(
+    "model", [BayesianMixedSVC(kernel=2), BayesianOneClassSVM(2), BayesianKernelMachine(2.0), BayesianGPC(kernel=True)]
+)
+def test_numbers_are_no_kernels(model, table):
+    with pytest.raises(ValueError, match="is a number, and would tell no row from another"):
+        model.fit(*table)
