@@ -53,6 +53,7 @@ CHECKED = [
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:The first batch has")  # the checks stream few rows
 @parametrize_with_checks(CHECKED)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
