@@ -50,7 +50,14 @@ ROOT = Path(__file__).resolve().parent.parent
 CLASSWISE = ["classwise", "classwise_ascent", "classwise_routes"]
 #: The tests of each part, those that matter most first; those of `EVERYWHERE` concern all of them.
 TESTS = {
-    "likelihoods/": ["likelihoods", "likelihoods_classes", "likelihoods_meeting", "likelihoods_rows", "own_likelihood"],
+    "likelihoods/": [
+        "likelihoods",
+        "likelihoods_classes",
+        "likelihoods_meeting",
+        "likelihoods_rows",
+        "own_likelihood",
+        "ecm",
+    ],
     "kernels/": ["kernels", "kernels_rounding", "kernel_gaps"],
     "links.py": ["links", "links_classes", "links_search"],
     "loo.py": ["loo", "particle_links", *CLASSWISE],

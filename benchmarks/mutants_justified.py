@@ -32,6 +32,10 @@ JUSTIFIED: dict[str, str] = {
     "links.py _softmax_link_loss: 0 -> 1 (#3)": "slope and offset have the same prior deviation",
     "links.py _softmax_link_loss: 0 -> 1 (#4)": "slope and offset have the same prior deviation",
     "loo.py left_out_of: 0 -> 1": "both moments are arrays of the same library",
+    "loo.py joint_share: 0 -> 1": "both moments are arrays of the same library",
+    "loo.py joint_share: xp.zeros_like -> xp.ones_like": (
+        "a step that all classes share: centred, it is zero, and rows that are not usable have none"
+    ),
     "loo.py _responding: namespace(k).zeros_like -> namespace(k).ones_like": (
         "only the covariance of that belief is looked at, and the linear term does not touch it"
     ),

@@ -20,7 +20,7 @@ from softmargin.likelihoods import (
     Rivals,
     Softmax,
 )
-from softmargin.loo import left_out, thinned
+from softmargin.loo import LeftOut, _by_squares, _responding, joint_share, left_out, thinned
 from softmargin.priors import Classwise, Ridge
 from softmargin.rows import ClasswiseRows, InducingRows, LinearRows
 from softmargin.steps import Natural
@@ -145,6 +145,46 @@ def test_leaving_out_is_a_newton_step_of_each_class_as_far_as_a_joint_one(likeli
         share = unit * sites.w[:, k] * latent.spread[:, k]
         assert_allclose(without.v[:, k], latent.leftover[:, k] + latent.spread[:, k] / (1 - share), rtol=1e-9)
         assert v.shape == (60,)
+
+
+@pytest.mark.parametrize("likelihood", [Rivals(), Softmax(), CrammerSinger()], ids=repr)
+def test_the_share_of_joint_steps_is_that_of_the_rows_that_are_drawn(likelihood, rng, monkeypatch):
+    """To all digits, if the conjugate gradients go on; classes of unequal size have unequal steps."""
+    monkeypatch.setattr("softmargin.together._ENOUGH", 1e-24)
+    weight = rng.choice([0.5, 1.0, 2.0], size=60) * np.where(small_problem(likelihood).table.y == 0, 3.0, 0.5)
+    problem, unit = small_problem(likelihood, weight), np.minimum(weight, 1)
+    belief = fitted(problem, tol=1e-14).belief
+    latent, y = problem.latent(belief), problem.table.y
+    sites, phi = likelihood.sites(y, latent.mu, latent.v), problem.rows.rows.lift(problem.table.X).phi
+    slopes, bends = sites.b - sites.w * latent.mu, likelihood.curvature(y, latent.mu, latent.v)
+    rest = [np.eye(6)] * K, slopes
+    # Class-wise steps of which one row is not usable.
+    apart = LeftOut(naive.left_out_means(phi, *rest, bends, weight, unit, belief.means), latent.v, np.arange(60) != 7)
+    hessians = whole_hessians(likelihood, y, latent.mu, latent.v)
+    # At the end of an ascent, the gradient without a row is minus that of the row.
+    joint = naive.jointly_left_out_means(phi, *rest, hessians, weight, unit, belief.means) - latent.mu
+    alone, joint = (part - part.mean(axis=1, keepdims=True) for part in (apart.mu - latent.mu, joint))
+    alone[7] = 0
+    drawn = _by_squares(alone, weight)
+    wanted = np.mean(np.sum(alone * joint, axis=1)[drawn] / np.sum(alone**2, axis=1)[drawn])
+    responding = belief if likelihood.site_is_curvature else _responding(problem, belief, bends)
+    share = joint_share(problem, responding, (latent.mu, latent.v), slopes, unit, apart)
+    assert share == pytest.approx(wanted, rel=1e-3)
+    nothing = apart._replace(mu=latent.mu)
+    assert joint_share(problem, responding, (latent.mu, latent.v), slopes, unit, nothing) == 1.0
+
+
+def test_rows_for_joint_steps_are_drawn_by_the_squares_of_their_steps():
+    steps = np.zeros((48, 2))
+    steps[:, 0] = 1e-3
+    assert _by_squares(steps, np.ones(48)).tolist() == list(range(0, 48, 2))
+    steps[40] = [0.0, 1.0]  # as good as all there is
+    assert _by_squares(steps, np.ones(48)).tolist() == [40] * 24
+    steps[3] = [1.0, 1e-9]  # and one that is as long: each gets half, in the order of their lengths
+    assert sorted(_by_squares(steps, np.ones(48)).tolist()) == [3] * 12 + [40] * 12
+    assert sorted(_by_squares(steps, np.where(np.arange(48) == 3, 3.0, 1.0)).tolist()) == [3] * 18 + [40] * 6
+    assert _by_squares(np.zeros((5, 2)), np.ones(5)).tolist() == []
+    assert _by_squares(np.full((5, 2), np.inf), np.ones(5)).tolist() == []
 
 
 @pytest.mark.parametrize("likelihood", [Rivals(), Softmax(), OneVersusRest(), CrammerSinger()], ids=repr)

@@ -225,3 +225,12 @@ def test_rows_are_compared_in_units_of_length_scales_where_there_are_such():
     assert_array_equal(RBF().units(spread), spread)
     assert_array_equal(RBF(0.5).units(spread), [0.5, 0.5, 0.5])
     assert_array_equal((2.0 * Matern(ARD) + Linear()).units(spread), ARD)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("nu", [0.3, 0.7, 3.2, 10.0, 30.0])
+def test_no_two_rows_are_more_alike_than_one_and_itself(nu, dtype):
+    x = np.append(0.0, np.logspace(-9, 2.5, 4000)).astype(dtype)[:, None]
+    values = Matern(1.0, nu=nu)(x, x[:1])
+    assert values.max() == 1
+    assert values.min() >= 0
