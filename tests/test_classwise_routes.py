@@ -183,6 +183,7 @@ def test_rows_for_joint_steps_are_drawn_by_the_squares_of_their_steps():
     steps[3] = [1.0, 1e-9]  # and one that is as long: each gets half, in the order of their lengths
     assert sorted(_by_squares(steps, np.ones(48)).tolist()) == [3] * 12 + [40] * 12
     assert sorted(_by_squares(steps, np.where(np.arange(48) == 3, 3.0, 1.0)).tolist()) == [3] * 18 + [40] * 6
+    assert _by_squares(np.eye(5)[:, :1], np.ones(5)).tolist() == [0] * 24
     assert _by_squares(np.zeros((5, 2)), np.ones(5)).tolist() == []
     assert _by_squares(np.full((5, 2), np.inf), np.ones(5)).tolist() == []
 

@@ -187,10 +187,8 @@ def joint_share(
 
     steps = xp.where(apart.usable[:, None], mu - apart.mu, xp.zeros_like(mu))
     steps = to_numpy(steps - xp.mean(steps, axis=1, keepdims=True))
-    shares = []
-    for i in _by_squares(steps, to_numpy(weight)):
-        joint = to_numpy(step_of(i))
-        shares.append(steps[i] @ (joint - joint.mean()) / (steps[i] @ steps[i]))
+    some = _by_squares(steps, to_numpy(weight))
+    shares = [steps[i] @ to_numpy(step_of(i)) / (steps[i] @ steps[i]) for i in some]
     return float(np.mean(shares)) if shares else 1.0
 
 
