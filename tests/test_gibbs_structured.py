@@ -17,13 +17,13 @@ from softmargin.gibbs import HingeScales, sample
 from softmargin.gibbs.chain import Chain, ChainData
 from softmargin.gibbs.left_out import without_rows
 from softmargin.gibbs.moments import Mixture
-from softmargin.imputation import ColumnModel
 from softmargin.likelihoods import Hinge
-from softmargin.priors import Imputing, Ridge, Structured, VarianceComponents
+from softmargin.priors import Ridge, Structured, VarianceComponents
 from softmargin.priors.random_effects import Variances
-from softmargin.rows import Features, IncompleteRows, Latent, LinearRows
+from softmargin.rows import Features, Latent, LinearRows
 from softmargin.rows.grouped import Factor, GroupedRows
 from test_arrow import LAYOUTS, beliefs
+from test_gibbs_copies import one_column
 
 # Moments of many beliefs ---------------------------------------------------------------------------
 
@@ -188,13 +188,8 @@ def test_rows_are_drawn_by_their_last_sites_and_left_out_as_they_entered():
 
 
 def test_missing_entries_equal_brute_force():
-    rng = np.random.default_rng(2)
-    x = rng.normal(0.5, 1.0, size=8)
-    y = np.where(x + 0.3 * rng.normal(size=8) > 0, 1.0, -1.0)
-    x[[1, 4, 6]] = np.nan
-    rows = IncompleteRows(LinearRows(np.zeros(1), np.ones(1), intercept=False), 1)
-    prior = Imputing(Ridge(np.array([0.5])), ColumnModel(np.zeros(1), np.ones(1), mean_variance=4.0, scale=1.0), 8.0)
-    problem = Problem(Table(x[:, None], y, np.ones(8), 5), rows, Hinge(), prior)
+    problem = one_column(np.ones(8), block_rows=5)
+    x, y = problem.table.X[:, 0], problem.table.y
     draws = sample(problem, rng=np.random.default_rng(0), n_draws=4000, warm_up=200, n_chains=2)
     seen = ~np.isnan(x)
 
