@@ -36,9 +36,11 @@ LEAST_SURE = """## What its authors are least sure of
    half, to decide whether the variance may grow; that works for digits, but for a large table such as letter it uses
    2,048 rows, which cannot tell what all of them would prefer. Columns that matter only in pairs are searched for;
    those that matter only in threes are not found.
-2. **Leave-one-out losses after tuning.** Links are calibrated on rows that were used to tune the kernel. From eight
-   hundred rows on no effect can be measured; below, `loo_log_loss_` is optimistic, and probabilities may be
-   somewhat overconfident.
+2. **Leave-one-out losses after tuning.** Links are calibrated on rows that were used to tune the kernel. With two
+   classes, no effect can be measured from eight hundred rows on; below, `loo_log_loss_` is optimistic, and
+   probabilities may be somewhat overconfident. With more classes and two hundred rows it is too low by a tenth. There,
+   all rows that are left out go the same share of the way that each class would go alone: right on average, and for
+   a single row to a fifth.
 3. **Defaults chosen by a narrow margin.** Missing entries under a kernel are modelled because that was better by two
    standard errors over all tables used for the choice, but on those with real gaps there was no difference. The
    logistic loss with missing entries, and a fifth as the expected share of relevant columns, were chosen on a handful
