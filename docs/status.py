@@ -38,7 +38,7 @@ LEAST_SURE = """## What its authors are least sure of
    those that matter only in threes are not found.
 2. **Leave-one-out losses after tuning.** Links are calibrated on rows that were used to tune the kernel. With two
    classes, no effect can be measured from eight hundred rows on; below, `loo_log_loss_` is optimistic, and
-   probabilities may be somewhat overconfident. With more classes and two hundred rows it is too low by a tenth. There,
+   probabilities may be somewhat overconfident. With more classes and two hundred rows it is too low by 8 %. There,
    all rows that are left out go the same share of the way that each class would go alone: right on average, and for
    a single row to a fifth.
 3. **Defaults chosen by a narrow margin.** Missing entries under a kernel are modelled because that was better by two
