@@ -58,7 +58,7 @@ TESTS = {
         "own_likelihood",
         "ecm",
     ],
-    "kernels/": ["kernels", "kernels_rounding", "kernel_gaps"],
+    "kernels/": ["kernels", "kernels_rounding", "kernel_gaps", "kernel_parameters"],
     "links.py": ["links", "links_classes", "links_search"],
     "loo.py": ["loo", "particle_links", *CLASSWISE],
     "engine.py": ["engine", *CLASSWISE, "rows_incomplete", "rows_incomplete_bound"],
