@@ -158,9 +158,9 @@ def joint_share(
     .. math:: P\, x + \sum_j c_j\, \phi_j (H_j \phi_j^T x)^T - n\, \phi_i (H_i \phi_i^T x)^T = n\, \phi_i g_i^T.
 
     ``responding`` is the belief with the diagonals of :math:`H_j` alone. The system is solved by conjugate gradients
-    for a few rows. Since one number cannot say everything about a row, the others follow at the mean share: about two
-    thirds with three classes. The rows are drawn in proportion to the squares of their steps; steps are compared up
-    to a shift that all classes share, which no probability depends on.
+    for a few rows, and all rows go the mean share of these: about two thirds with three classes. The rows are drawn in
+    proportion to the squares of their steps; steps are compared up to a shift that all classes share, which no
+    probability depends on.
     """
     (mu, v), (X, y, weight, size), xp = moments, problem.table, namespace(moments[0])
     likelihood: Any = problem.likelihood
@@ -187,9 +187,9 @@ def joint_share(
 
     steps = xp.where(apart.usable[:, None], mu - apart.mu, xp.zeros_like(mu))
     steps = to_numpy(steps - xp.mean(steps, axis=1, keepdims=True))
-    some = _by_squares(steps, to_numpy(weight))
+    some, times = np.unique(_by_squares(steps, to_numpy(weight)), return_counts=True)  # a long step is drawn repeatedly
     shares = [steps[i] @ to_numpy(step_of(i)) / (steps[i] @ steps[i]) for i in some]
-    return float(np.mean(shares)) if shares else 1.0
+    return float(np.average(shares, weights=times)) if shares else 1.0
 
 
 def _by_squares(steps: np.ndarray, weight: np.ndarray) -> np.ndarray:
