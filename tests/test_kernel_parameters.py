@@ -137,6 +137,23 @@ def test_other_bounds_of_scikit_learn_are_ignored_with_a_warning(rng):
     BayesianSVC(sk.RBF([1.5, 2.0], (0.5, 2.0)), n_inducing=5, tune=None).fit(X, y)
 
 
+@pytest.mark.parametrize("bounds", [(0.5, 2.0), "fixed"])
+def test_bounds_that_a_sum_or_product_with_ours_would_lose_are_named_in_a_warning(bounds):
+    theirs = sk.WhiteKernel(0.1) + sk.DotProduct(1.0, bounds)
+    for combine in (lambda: RBF() + theirs, lambda: RBF() * theirs, lambda: RBF().__radd__(theirs)):
+        with pytest.warns(UserWarning, match=r"The bounds of k2__sigma_0 in .* are lost in a sum or product") as seen:
+            combine()
+        assert [warning.filename for warning in seen] == [__file__]
+    (RBF() + sk.WhiteKernel(0.1)).with_theta(np.zeros(2))  # bounds that nobody has set: no warning
+
+
+def test_kernels_of_scikit_learn_cannot_hold_ours(rng):
+    X = rng.normal(size=(20, 2))
+    for kernel in (sk.WhiteKernel() + RBF(), sk.ConstantKernel(2.0) * RBF()):
+        with pytest.raises(ValueError, match=r"cannot hold RBF.*the kernel of softmargin first, as in RBF"):
+            BayesianSVC(kernel).fit(X, X[:, 0] > 0)
+
+
 def test_words_for_kernels_have_no_parameters():
     with pytest.raises(ValueError, match=r"kernel='rbf' has no parameters to set, but kernel__length_scale was given"):
         BayesianSVC().set_params(kernel__length_scale=1.0)

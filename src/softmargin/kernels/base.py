@@ -110,24 +110,24 @@ class Kernel(ABC):
         return spread
 
     def __add__(self, other: Any) -> Kernel:
-        from .combine import Sum, as_kernel
+        from .combine import Sum
 
-        return Sum(self, as_kernel(other))
+        return Sum(self, other)
 
     def __radd__(self, other: Any) -> Kernel:
-        from .combine import Sum, as_kernel
+        from .combine import Sum
 
-        return Sum(as_kernel(other), self)
+        return Sum(other, self)
 
     def __mul__(self, other: Any) -> Kernel:
-        from .combine import Product, as_kernel
+        from .combine import Product
 
-        return Product(self, as_kernel(other))
+        return Product(self, other)
 
     def __rmul__(self, other: Any) -> Kernel:
-        from .combine import Product, as_kernel
+        from .combine import Product
 
-        return Product(as_kernel(other), self)
+        return Product(other, self)
 
 
 def positive(name: str, value: Any) -> float | tuple[float, ...]:

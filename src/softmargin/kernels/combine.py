@@ -24,7 +24,9 @@ class _Pair(Kernel):
 
     def __post_init__(self) -> None:
         for name in ("first", "second"):
-            object.__setattr__(self, name, as_kernel(getattr(self, name)))
+            part = getattr(self, name)
+            object.__setattr__(self, name, as_kernel(part))
+            _warn_of_lost_bounds(part)
 
     @property
     def theta(self) -> np.ndarray:
@@ -145,19 +147,40 @@ def given_kernel(kernel: Any) -> Kernel:
 _USUAL_BOUNDS = (1e-5, 1e5)
 
 
+def _own_bounds(kernel: Any, name: str = "") -> tuple[list[str], list[str]]:
+    """The parameters of a scikit-learn kernel that are fixed, and those with bounds other than the usual ones."""
+    given = [own for own in getattr(kernel, "hyperparameters", ()) if own.name.endswith(name)]
+    fixed = [own.name for own in given if own.fixed]
+    return fixed, [own.name for own in given if not own.fixed and not _usual(own.bounds)]
+
+
+def _usual(bounds: Any) -> bool:
+    return np.array_equal(np.unique(bounds), _USUAL_BOUNDS)
+
+
+def _warn_of_lost_bounds(kernel: Any) -> None:
+    """Warns of bounds of a part of a sum or product: no estimator will see them, so none can heed them."""
+    fixed, bounded = _own_bounds(kernel)
+    if fixed or bounded:
+        warnings.warn(
+            f"The bounds of {' and '.join(fixed + bounded)} in {kernel} are lost in a sum or product with a kernel of "
+            "softmargin: a fit tunes all parameters of a kernel without bounds, or, with tune=None, none.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
 def heed_bounds(kernel: Any, instead: str = "tune=None", name: str = "") -> None:
     """Refuses a scikit-learn kernel with fixed parameters that would change, and warns of other bounds.
 
     ``instead`` is the argument that keeps them; only parameters whose names end in ``name`` would change.
     """
-    given = [own for own in getattr(kernel, "hyperparameters", ()) if own.name.endswith(name)]
-    fixed = [own.name for own in given if own.fixed]
+    fixed, bounded = _own_bounds(kernel, name)
     if fixed:
         raise ValueError(
             f"In kernel={kernel}, {' and '.join(fixed)} should stay fixed, but a fit tunes all parameters of a kernel "
             f"or none: pass {instead} to keep the kernel as it is, or give it no bounds."
         )
-    bounded = [own.name for own in given if not np.array_equal(np.unique(own.bounds), _USUAL_BOUNDS)]
     if bounded:
         warnings.warn(
             f"The bounds of {' and '.join(bounded)} in kernel={kernel} are ignored: a fit changes kernels without "
@@ -172,7 +195,8 @@ def as_kernel(kernel: Any) -> Kernel:
 
     Bounds of scikit-learn's kernels are not converted, since tuning changes all parameters of a kernel or none.
     Estimators that would tune a scikit-learn kernel refuse it if any of its parameters is ``"fixed"`` (``tune=None``
-    keeps all of them), and warn of other bounds than scikit-learn's own.
+    keeps all of them), and warn of other bounds than scikit-learn's own. So do sums and products with our kernels,
+    of fixed parameters too.
 
     >>> from sklearn.gaussian_process import kernels as sk
     >>> as_kernel(sk.ConstantKernel(2.0) * sk.RBF(0.5) + sk.WhiteKernel(0.1))
@@ -192,6 +216,11 @@ def as_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, sk.RBF):
         return RBF(kernel.length_scale)
     if isinstance(kernel, sk.ConstantKernel):
+        if isinstance(kernel.constant_value, Kernel):  # it takes whatever is added to its kernels for a number
+            raise ValueError(
+                f"A scikit-learn kernel cannot hold {kernel.constant_value}, a kernel of softmargin. Write the sum or "
+                "product with the kernel of softmargin first, as in RBF() + WhiteKernel()."
+            )
         return Constant(kernel.constant_value)
     if isinstance(kernel, sk.WhiteKernel):
         return White(kernel.noise_level)
