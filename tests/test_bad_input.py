@@ -161,7 +161,8 @@ def test_labels_that_cannot_be_learnt_are_refused(classifier, labels, message, t
 
 
 @pytest.mark.parametrize(
-    ("label", "plain"), [(True, "bool"), (3, "int64"), (pd.Period("2020"), "str"), (date(2020, 1, 1), "str")]
+    ("label", "plain"),
+    [(True, "bool"), (3, "int64"), (10**25, "str"), (pd.Period("2020"), "str"), (date(2020, 1, 1), "str")],
 )
 def test_labels_that_are_objects_are_answered_with_their_plain_type(label, plain, table):
     y = np.array([label] * 60, dtype=object)

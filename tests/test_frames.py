@@ -54,3 +54,23 @@ def test_names_of_no_column_are_refused(frame):
         BayesianSVC().fit(frame.assign(label=frame["label"].where(np.arange(60) != 3, None)), "label")
     with pytest.raises(TypeError, match="LazyFrame"):
         BayesianSVC().fit(pl.DataFrame(frame.to_dict("list")).lazy(), "label")
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype", "plain"),
+    [
+        ([2**53, 2**53 + 1], "Int64", np.int64),  # as floats these two would be equal
+        ([2**53, 2**53 + 1], "int64[pyarrow]", np.int64),
+        ([False, True], "boolean", bool),
+        ([False, True], "bool[pyarrow]", bool),
+        ([False, True], "category", bool),
+        (["no", "yes"], "category", object),
+    ],
+)
+def test_labels_of_pandas_keep_their_type(labels, dtype, plain, frame):
+    y = frame["label"].map({"no": labels[0], "yes": labels[1]}).astype(dtype)
+    model = BayesianLinearSVC().fit(frame[["a", "b"]], y)
+    assert model.classes_.tolist() == labels
+    assert [type(label) for label in model.classes_.tolist()] == [type(label) for label in labels]
+    assert model.predict(frame[["a", "b"]]).dtype == plain
+    assert model.score(frame[["a", "b"]], y) > 0.8

@@ -169,7 +169,7 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
     """``y`` as a vector of class labels, one for each row of ``X``, which may be ``part`` of a larger table."""
     if y is None:
         raise ValueError("This classifier requires y to be passed, but the target y is None.")
-    y = column_or_1d(with_gaps(y), warn=warn)
+    y = column_or_1d(_as_numpy_would(with_gaps(y)), warn=warn)
     if part and len(y) != X.shape[0]:
         raise ValueError(f"A batch of {X.shape[0]:,} rows has {len(y):,} labels: there must be one per row.")
     check_consistent_length(X, y)
@@ -187,13 +187,22 @@ def check_labels(X: Any, y: Any, *, part: bool = False, warn: bool = True) -> np
         )
     kind = next(iter(types), str)
     if not issubclass(kind, (str, bytes)):
-        plain = "str" if np.dtype(kind).kind == "O" else np.dtype(kind).name
+        plain = "str" if np.dtype(kind).kind == "O" or _beyond_integers(y) else np.dtype(kind).name
         raise ValueError(
             f"Unknown label type: y is an array of objects, each of type {kind.__name__}; pass y.astype({plain!r})."
         )
     # In a part of a table many labels may occur only once: repeated three times, they give no warning.
     check_classification_targets(np.repeat(np.unique(y), 3) if part else y)
     return y
+
+
+def _as_numpy_would(y: Any) -> Any:
+    """A column of pandas without missing entries, as an array.
+
+    scikit-learn would turn its nullable integers and booleans, and categories that are booleans, into floats.
+    """
+    is_column = hasattr(y, "isna") and not hasattr(y, "columns") and getattr(y, "ndim", 0) == 1
+    return np.asarray(y) if is_column and getattr(y, "nlevels", 1) == 1 and not y.isna().any() else y
 
 
 def refuse_unlabelled(y: np.ndarray) -> None:
@@ -206,6 +215,11 @@ def refuse_unlabelled(y: np.ndarray) -> None:
 def _types_of(y: np.ndarray) -> set[type]:
     """The types of labels that are objects."""
     return {type(label) for label in y} if y.dtype.kind == "O" else set()
+
+
+def _beyond_integers(labels: np.ndarray) -> bool:
+    """Whether labels that are objects hold whole numbers too large for NumPy's integers."""
+    return any(isinstance(label, int) and abs(label) > np.iinfo(np.int64).max for label in labels)
 
 
 def _rows_without_label(y: np.ndarray, types: set[type]) -> np.ndarray:
