@@ -342,6 +342,27 @@ def test_labels_that_are_no_codes_are_refused(trained, label_of, found):
         MarginHead(2, 3).fit(np.eye(2), np.array([-1, 1]))
 
 
+@pytest.mark.parametrize("modes", [(True, True), (False, False), (True, False)])
+def test_a_network_keeps_its_modes_through_fits_predictions_and_gradients(modes, rng):
+    X, y = torch.as_tensor(rng.normal(size=(60, 3)).astype(np.float32)), torch.arange(60) % 2
+    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).train(modes[0])
+    network[1].train(modes[1])  # as in fine-tuning, where batch normalisation alone stays as it is
+    before = {part: part.training for part in network.modules()}
+    hybrid = bayesianise(network, [(X, y)], n_inducing=5)
+    for use in (hybrid.predict, hybrid.predict_proba, lambda X: fgsm(hybrid, X, eps=0.1)):
+        use(X.numpy())
+        assert {part: part.training for part in network.modules()} == before
+    assert network[1].num_batches_tracked == 0
+
+
+def test_batches_that_are_no_pairs_are_refused(trained):
+    model, rows, *_ = trained
+    with pytest.raises(ValueError, match=r"pairs of inputs and labels, got Tensor.*\[\(X, y\)\]"):
+        bayesianise(model, (rows.X, rows.y))
+    with pytest.raises(ValueError, match="pairs of inputs and labels, got dict"):
+        bayesianise(model, [{"image": rows.X, "label": rows.y}])
+
+
 # Networks ----------------------------------------------------------------------------------------
 
 

@@ -152,7 +152,8 @@ def _gathered(
 
     def parts() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         n_rows, dtype = 0, dtype_of(network)
-        for X, y, *_ in loader:
+        for batch in loader:
+            X, y = _pair(batch)
             X, codes = torch.as_tensor(X), _codes(y)
             yield network(X.to(device, dtype)).float().cpu(), codes, X
             n_rows += len(y)
@@ -165,6 +166,16 @@ def _gathered(
         raise ValueError("The loader has no rows to fit the head to.")
     features, labels, inputs = zip(*found, strict=True)
     return torch.cat(features)[:max_rows].clone(), torch.cat(labels)[:max_rows].clone(), tuple(inputs[0].shape[1:])
+
+
+def _pair(batch: Any) -> tuple[Any, Any]:
+    """Inputs and labels; a tensor would come apart into its first rows without a word."""
+    if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+        raise ValueError(
+            f"Batches must be pairs of inputs and labels, got {type(batch).__name__}. Rows in memory are a single "
+            f"batch: pass them in a list, as [(X, y)]."
+        )
+    return batch[0], batch[1]
 
 
 def _codes(y: Any) -> Tensor:

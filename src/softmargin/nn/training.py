@@ -72,15 +72,15 @@ class Score(NamedTuple):
 
 @contextmanager
 def evaluated(*modules: nn.Module) -> Iterator[None]:
-    """A context with modules in evaluation mode."""
-    modes = [module.training for module in modules]
+    """A context with modules in evaluation mode; every part then returns to its own, as parts may differ."""
+    modes = [(part, part.training) for module in modules for part in module.modules()]
     for module in modules:
         module.eval()
     try:
         yield
     finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.train(mode)
+        for part, mode in modes:
+            part.training = mode
 
 
 def dtype_of(network: nn.Module) -> torch.dtype:
