@@ -89,6 +89,16 @@ def test_fit_shows_what_became_of_columns_and_saves_it(visits, tmp_path):
     assert f"log loss: {table.classifier_.loo_log_loss_:.3f}" in done.stdout
 
 
+def test_one_row_is_counted_in_the_singular(visits, model, tmp_path):
+    rows = pd.read_csv(visits).drop(columns="copies").dropna(subset="ill")
+    rows.assign(ill=rows["ill"].where(np.arange(len(rows)) != 5)).to_csv(tmp_path / "gap.csv", index=False)
+    done = invoke("fit", tmp_path / "gap.csv", "--target", "ill", "--model", "linear", "--out", tmp_path / "m.sm")
+    assert "1 row without a value in 'ill' is left out." in done.stderr
+    rows[:1].to_csv(tmp_path / "one.csv", index=False)
+    assert "1 row; intervals" in invoke("evaluate", model[0], tmp_path / "one.csv").stdout
+    assert "1 prediction: " in invoke("predict", model[0], tmp_path / "one.csv", "--out", tmp_path / "p.csv").stdout
+
+
 def test_rows_held_out_are_those_that_the_fit_has_not_seen(visits, model):
     out, held = model
     rows, whole = pd.read_csv(held), pd.read_csv(visits).dropna(subset="ill").drop(columns="copies")

@@ -150,10 +150,10 @@ def test_the_same_seed_gives_the_same_intervals():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": [0, 2]}, "1 labels are of classes that the probabilities do not know, such as .*2"),
+        ({"y": [0, 2]}, "1 label is of classes that the probabilities do not know, such as .*2"),
         ({"y": ["a", "b"]}, "do not know"),
         ({"y": [0]}, "inconsistent numbers"),
-        ({"y": np.array(["a", 0], dtype=object)}, "1 labels are of .* such as 'a'"),
+        ({"y": np.array(["a", 0], dtype=object)}, "1 label is of .* such as 'a'"),
         ({"y": [0, np.nan]}, r"There is no label in row 1 \(counted from 0\): leave out"),
         ({"y": [None, "a"]}, "no label in row 0"),
         ({"y": pd.array([pd.NA, pd.NA], dtype="Int64")}, "no label in 2 rows, the first of them 0"),

@@ -124,7 +124,7 @@ def test_columns_of_the_same_name(table):
 
 def test_columns_too_far_from_zero_for_a_prior(table):
     X, y = table
-    message = r"Column 0 reaches .* \(and 1 more columns are too large\) in the units of the prior, where fit_int"
+    message = r"Column 0 reaches .* \(and 1 more column is too large\) in the units of the prior, where fit_int"
     with pytest.raises(ValueError, match=message):
         BayesianLinearSVC(fit_intercept=False).fit(X + 1e13, y)
     with pytest.raises(ValueError, match=r"Column 1 reaches .* or standardize=False unscaled"):

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from .metrics import equal_width_bins, wilson_interval
-from .parameters import positive_integer
+from .parameters import how_many, positive_integer
 from .validation import check_weights, refuse_unlabelled
 
 __all__ = ["MEASURES", "Estimate", "Evaluation", "evaluate", "log_losses"]
@@ -354,8 +354,9 @@ def codes_among(y: np.ndarray, classes: np.ndarray, who: str = "the probabilitie
         known = places >= 0
     if not np.all(known):
         strange = np.asarray(y)[~known].tolist()
+        found = f"{how_many(len(strange), 'label')} {'is' if len(strange) == 1 else 'are'}"
         raise ValueError(
-            f"{len(strange)} labels are of classes that {who} not know, such as {strange[0]!r}; the known ones are "
+            f"{found} of classes that {who} not know, such as {strange[0]!r}; the known ones are "
             f"{', '.join(map(repr, classes.tolist()[:10]))}. Drop those rows."
         )
     return order[places]

@@ -31,6 +31,15 @@ def meant(name: Any, names: Iterable[Any]) -> str:
     return f"there are {', '.join(map(repr, names[:_NAMES_OFFERED]))}{more}." if names else "there are none."
 
 
+def how_many(n: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> how_many(1, "row"), how_many(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def by_part(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Separates parameters of an object from those of its parts, whose names have the part's before two underscores.
 

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from ..estimators import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC
-from ..parameters import meant
+from ..parameters import how_many, meant
 from ..store import load
 from ..tables import read_table
 from ..tables.classifier import told_of_seen
@@ -158,7 +158,8 @@ def labelled(
     if not known.any():
         raise ValueError(f"Column {target!r} is empty.")
     if not known.all():
-        complain(f"{int((~known).sum()):,} rows without a value in {target!r} are left out.")
+        n_left = int((~known).sum())
+        complain(f"{how_many(n_left, 'row')} without a value in {target!r} {'is' if n_left == 1 else 'are'} left out.")
         frame = frame[known].reset_index(drop=True)
     labels = frame[target].infer_objects()  # booleans with missing values are objects
     if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == labels.round()).all():
@@ -180,8 +181,9 @@ def _weights(frame: Any, name: str) -> np.ndarray:
     values = as_numbers(column(frame, name, "--weight"), name)
     n_bad = int((~(values >= 0)).sum())
     if n_bad:
-        rows = "1 row" if n_bad == 1 else f"{n_bad:,} rows"
-        raise ValueError(f"Column {name!r} (--weight) is missing or negative in {rows}: write 0 to ignore a row.")
+        raise ValueError(
+            f"Column {name!r} (--weight) is missing or negative in {how_many(n_bad, 'row')}: write 0 to ignore a row."
+        )
     return values
 
 
@@ -226,7 +228,9 @@ def groups_of(frame: Any, name: str | None, what: str = "--groups") -> np.ndarra
     members = column(frame, name, what)
     n_missing = int(members.isna().sum())
     if n_missing:
-        raise ValueError(f"Column {name!r} ({what}) is missing in {n_missing:,} rows: every row needs a group.")
+        raise ValueError(
+            f"Column {name!r} ({what}) is missing in {how_many(n_missing, 'row')}: every row needs a group."
+        )
     return np.unique(members.astype(str).to_numpy(), return_inverse=True)[1]
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from .. import comparison
 from ..comparison import OURS, RIVALS, Compared
 from ..evaluation import MEASURES
+from ..parameters import how_many
 from ..tables import TableClassifier, TableEncoder, read_table
 from ..tables.encoder import LEFT_OUT
 from ..tables.plans import Left
@@ -124,9 +125,8 @@ def _refuse_rare(y: np.ndarray, folds: int, target: str) -> None:
     if counts.min() < folds:
         rare = labels.tolist()[counts.argmin()]
         fewer = f"use --folds {counts.min()}, or " if counts.min() > 1 else ""
-        raise ValueError(
-            f"Class {rare!r} of {target!r} has {counts.min()} rows, fewer than there are folds; {fewer}leave it out."
-        )
+        found = how_many(counts.min(), "row")
+        raise ValueError(f"Class {rare!r} of {target!r} has {found}, fewer than there are folds; {fewer}leave it out.")
 
 
 def _facts(one: Compared) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from .. import evaluation
+from ..parameters import how_many
 from .asking import As_json, Data, Groups, ModelFile, Seed, Target, Weight, evaluable, model_and_rows
 from .showing import print_evaluation, print_json, say
 
@@ -39,6 +40,6 @@ def evaluate(
         print_json(found.as_dict())
         return
     print_evaluation(found)
-    of = "" if members is None else f" of {len(set(members.tolist())):,} groups"
-    drawn = f"{found.n_rows:,} rows{of}; intervals from {bootstrap} bootstrap samples."
+    of = "" if members is None else f" of {how_many(len(set(members.tolist())), 'group')}"
+    drawn = f"{how_many(found.n_rows, 'row')}{of}; intervals from {bootstrap} bootstrap samples."
     say(f"{drawn} Results on training rows are too optimistic.")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..parameters import how_many
 from ..tables import write_table
 from .asking import As_json, Data, ModelFile, column, columns_of, model_and_rows, names, table_file, whole_list
 from .showing import print_json, say
@@ -40,7 +41,7 @@ def predict(
         if as_json:
             print_json({"out": str(out), "rows": len(found)})
         else:
-            say(f"{len(found):,} predictions: {out}")
+            say(f"{how_many(len(found), 'prediction')}: {out}")
     elif as_json:
         print_json(found.to_dict("records"))
     else:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..parameters import how_many
 from . import tables
 from .levels import Levels, categories, category_codes
 
@@ -332,7 +333,7 @@ def _any(missing: dict[str, np.ndarray], term: Any, n_rows: int) -> np.ndarray:
 def _refuse_undefined(name: str, block: np.ndarray) -> None:
     count = int((~np.isfinite(block)).any(axis=1).sum())
     if count:
-        rows = "1 row" if count == 1 else f"{count} rows"
+        rows = how_many(count, "row")
         raise ValueError(f"{name!r} is infinite or undefined in {rows} where its columns are not missing.")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from ..entries import with_gaps
-from ..parameters import meant
+from ..parameters import how_many, meant
 from ..validation import refuse_unread
 
 _NUMERIC = "biuf"
@@ -95,8 +95,7 @@ def refuse_missing(values: np.ndarray, name: Any, remedy: str) -> None:
     """Raises an error that names the column if anything is missing."""
     count = int(missing(values).sum())
     if count:
-        rows = "1 row" if count == 1 else f"{count} rows"
-        raise ValueError(f"Column {name!r} is missing in {rows}: {remedy}")
+        raise ValueError(f"Column {name!r} is missing in {how_many(count, 'row')}: {remedy}")
 
 
 def numbers(X: Any, name: Any, use: str) -> np.ndarray:

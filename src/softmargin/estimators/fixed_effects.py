@@ -15,7 +15,7 @@ from ..chunks import dense
 from ..columns import describe
 from ..gaussian import ClassBelief, class_parts, with_hyper
 from ..imputation import MOST_MODELLED, NOT_LEARNED, SCALE_BY_COLUMN, ColumnModel, Imputation, column_sums
-from ..parameters import flag, inclusion_share, one_of, positive_number
+from ..parameters import flag, how_many, inclusion_share, one_of, positive_number
 from ..priors import Classwise, Imputing, Inferred, LaplaceZero, Ridge, Selection, VarianceComponents
 from ..rows import ClasswiseRows, CurvedRows, GroupedRows, IncompleteRows, LinearRows, ReducedRows, beneath
 from ..validation import has_missing, refuse_sources
@@ -99,7 +99,8 @@ def _refuse_far(extent: np.ndarray) -> None:
     """Refuses columns that lie very far from zero in units of their spread, or whose own units do not suit a prior."""
     far = np.flatnonzero(extent > _FURTHEST)
     if len(far):
-        more = f" (and {len(far) - 1} more columns are too large)" if len(far) > 1 else ""
+        others = f" (and {how_many(len(far) - 1, 'more column')} {'is' if len(far) == 2 else 'are'} too large)"
+        more = others if len(far) > 1 else ""
         raise ValueError(
             f"Column {far[0]} reaches {extent[far[0]]:g}{more} in the units of the prior, where fit_intercept=False "
             f"leaves it uncentred or standardize=False unscaled; beyond {_FURTHEST:g} the prior has no effect. Leave "

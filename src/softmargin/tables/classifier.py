@@ -24,7 +24,7 @@ from ..chunks import source_of
 from ..design.formula import read
 from ..estimators import BayesianMixedSVC, BayesianSVC
 from ..estimators.kernel import KernelClassifier
-from ..parameters import meant
+from ..parameters import how_many, meant
 from ..splits import fingerprints, n_among, n_sketched, sketch, told_of_twins
 from ..validation import check_weights
 from .encoder import TableEncoder, encoded, warn_of
@@ -324,7 +324,8 @@ def _without(X: Any, name: str, parameter: str) -> tuple[Any, Any]:
     n_missing = int(frame[name].isna().sum())
     if n_missing:
         raise ValueError(
-            f"Column {name!r} is missing in {n_missing:,} rows: drop these, as nothing can be learned from them."
+            f"Column {name!r} is missing in {how_many(n_missing, 'row')}: drop them, as nothing can be learned from "
+            f"rows without it."
         )
     # Booleans with missing entries are objects, and remain so when the missing entries have been dropped.
     return frame.drop(columns=name), frame[name].infer_objects().to_numpy()
