@@ -278,6 +278,22 @@ def test_numbers_and_dates_in_other_forms_are_told_of(write, hint):
     assert described["note"] == f"60 distinct texts in 60 rows: {hint}"
 
 
+@pytest.mark.parametrize(
+    ("write", "hint"),
+    [
+        (lambda i: f"{i % 25}.5 %", "looks like numbers written with commas, spaces or %: write plain numbers"),
+        (lambda i: f"{i % 25 + 1:02d}.06.2024", "looks like dates: write YYYY-MM-DD"),
+        (lambda i: str(i % 25) if i else "unknown", "numbers except for entries such as 'unknown': leave those empty"),
+    ],
+)
+def test_categories_that_look_like_numbers_and_dates_are_told_of(write, hint):
+    texts = [write(i) for i in range(100)]
+    assert column_of(texts)[2]["kind"] == "category"
+    assert column_of(texts)[2]["note"] == hint
+    assert column_of(texts, categorical=["x"])[2]["note"] == ""
+    assert column_of([f"{i % 3} %" for i in range(60)])[2]["note"] == ""  # a few levels are categories
+
+
 def test_columns_are_left_out_on_request():
     assert column_of([1.0, 2.0, 5.0], drop=["x"])[0] == []
 

@@ -186,3 +186,17 @@ def test_whole_numbers_beside_gaps_are_the_same_texts(tmp_path):
     encoder = TableEncoder(categorical=["zone"]).fit(read_table(tmp_path / "t.csv", texts="zone"))
     (tmp_path / "new.csv").write_text("zone,x\n2.0,2\n,3\n")
     assert_array_equal(encoder.transform(read_table(tmp_path / "new.csv", like=encoder)), [[1, 2], [0.5, 3]])
+
+
+def test_numbers_that_pandas_holds_as_categories_may_be_identifiers():
+    frame = pd.DataFrame({"x": pd.Categorical(np.arange(60)), "y": pd.Categorical(np.arange(60) % 25)})
+    with pytest.warns(UserWarning, match="Columns left out: 'x'"):
+        notes = TableEncoder().fit(frame).describe()["note"]
+    assert notes[0].startswith("60 distinct texts in 60 rows: an identifier")
+    assert notes[1] == ""
+
+
+@pytest.mark.parametrize("largest", [10**400, -(10**400)], ids=["positive", "negative"])
+def test_whole_numbers_too_large_for_a_float_are_named(largest):
+    with pytest.raises(ValueError, match="Column 'x' holds infinity or a number too large"):
+        TableEncoder().fit(pd.DataFrame({"x": [largest, *range(30)]}))

@@ -7,7 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .lazily import pandas
-from .plans import CIRCLES, ISO_DATE, Category, Date, Left, Number, Plan, as_days, as_numbers, holds_texts, levels_of
+from .plans import (
+    CIRCLES,
+    ISO_DATE,
+    Category,
+    Date,
+    Left,
+    Number,
+    Plan,
+    as_days,
+    as_numbers,
+    holds_texts,
+    levels_of,
+    read_numbers,
+)
 
 #: Texts with more levels than this proportion of the rows identify rows instead of describing them.
 _OWN_SHARE = 0.5
@@ -18,6 +31,8 @@ _FEW = 20
 #: Row numbers of which some are absent: the fewest, the least proportion of their range that is present, and the
 #: largest distance of the first from 0, as a proportion of the last.  Years, and days of a series, start later.
 _FEWEST_COUNTED, _COUNTED_SHARE, _LATEST_FIRST = 50, 0.5, 0.1
+#: With more levels than this, texts in an unsupported number or date format are more likely numbers than categories.
+_FEW_LEVELS = 10
 #: The most pooled levels that a plan remembers.
 _MOST_RARE = 100_000
 #: The proportion of entries in an unsupported number or date format for which a column is reported as such.
@@ -73,7 +88,7 @@ def kind_of(column: Any) -> str:
     if dtype.kind == "M" or isinstance(dtype, pd.DatetimeTZDtype):
         return "date"
     known = column.dropna()
-    if not pd.to_numeric(known, errors="coerce").isna().any():
+    if not read_numbers(known).isna().any():
         return "number"
     texts = known.astype(str)
     if (
@@ -156,6 +171,8 @@ def _category(column: Any, name: str, wishes: Wishes, weight: np.ndarray) -> Pla
     n_missing = float(weight[~known].sum())
     flagged = _flagged(n_missing, wishes)
     notes = [_gap_note(n_missing, weight.sum(), wishes, "as a separate level" if flagged else "assigned to no level")]
+    if not is_wished and len(levels) > _FEW_LEVELS:
+        notes.append(_foreign_form(levels, counts))
     pooled, rare = len(levels) > wishes.max_levels, levels[:0]
     if pooled:
         # The most frequent levels; among equally frequent ones, the first.
@@ -178,8 +195,11 @@ def _foreign_form(levels: np.ndarray, counts: np.ndarray) -> str:
     def is_number(texts: Any) -> Any:
         return pd.to_numeric(texts, errors="coerce").notna()
 
+    others = texts[~is_number(texts)]
+    if others.empty:  # numbers that pandas holds as categories
+        return ""
     if mostly(is_number(texts)):
-        return f"numbers except for entries such as {texts[~is_number(texts)].iloc[0]!r}: leave those empty"
+        return f"numbers except for entries such as {others.iloc[0]!r}: leave those empty"
     if mostly(is_number(texts.str.replace(r"[,%\s]", "", regex=True))):
         return "looks like numbers written with commas, spaces or %: write plain numbers"
     if mostly(texts.str.fullmatch(_OTHER_DATE)):

@@ -9,7 +9,9 @@ one more column marks them, since the fact that a value is missing may be inform
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,12 +21,25 @@ import numpy as np
 
 from .lazily import pandas
 
-__all__ = ["Category", "Date", "Left", "Number", "Plan", "as_days", "as_numbers", "holds_texts", "levels_of", "text_of"]
+__all__ = [
+    "Category",
+    "Date",
+    "Left",
+    "Number",
+    "Plan",
+    "as_days",
+    "as_numbers",
+    "holds_texts",
+    "levels_of",
+    "read_numbers",
+    "text_of",
+]
 
 #: Names of the level that pools rare ones, and of the level for missing entries.
 OTHER, MISSING = "(other)", "(missing)"
 _DAY = 86_400e6  # in microseconds, which cover all four-digit years
 _YEAR = 365.2425
+_LARGEST = int(sys.float_info.max)
 #: A warning is given if a larger share of values was never seen in `fit`.
 _MOST_NEW = 0.5
 _SHOWN, _LONGEST = 6, 24  # levels listed in a description, and characters shown of each
@@ -232,7 +247,7 @@ def as_numbers(column: Any, name: str) -> np.ndarray:
         )
     if column.dtype.kind == "c":
         raise ValueError(f"Column {name!r} holds complex numbers. Complex data not supported.")
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    values = read_numbers(column).to_numpy(dtype=float, na_value=np.nan)
     strange = np.isnan(values) & ~column.isna().to_numpy()
     if strange.any():
         raise ValueError(
@@ -240,8 +255,20 @@ def as_numbers(column: Any, name: str) -> np.ndarray:
             f"it empty if unknown."
         )
     if np.isinf(values).any():
-        raise ValueError(f"Column {name!r} holds infinity; write a number, or leave it empty if unknown.")
+        raise ValueError(
+            f"Column {name!r} holds infinity or a number too large; write a smaller one, or leave it empty if unknown."
+        )
     return values
+
+
+def read_numbers(column: Any) -> Any:
+    """The numbers in a column, NaN for what is none, and infinity for whole numbers too large for a float."""
+    pd = pandas()
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        small = column.map(lambda value: math.inf if isinstance(value, int) and abs(value) > _LARGEST else value)
+        return pd.to_numeric(small, errors="coerce")
 
 
 def as_days(column: Any, name: str) -> np.ndarray:
