@@ -160,6 +160,17 @@ def test_labels_that_cannot_be_learnt_are_refused(classifier, labels, message, t
         classifier().fit(table[0], labels)
 
 
+def test_weights_that_are_no_numbers_are_refused_by_name(table):
+    with pytest.raises(ValueError, match=r"sample_weight must hold a number for each row: .*'heavy'"):
+        BayesianSVC().fit(*table, np.array(["heavy"] * 60))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame(index=range(60)), pl.DataFrame()], ids=["pandas", "polars"])
+def test_frames_without_columns_are_refused(frame, table):
+    with pytest.raises(ValueError, match="X is a frame without columns, while a minimum of 1 is required"):
+        BayesianLinearSVC().fit(frame, table[1])
+
+
 @pytest.mark.parametrize(
     ("label", "plain"),
     [(True, "bool"), (3, "int64"), (10**25, "str"), (pd.Period("2020"), "str"), (date(2020, 1, 1), "str")],

@@ -65,8 +65,10 @@ def _refuse_named(X: Any, named: dict[str, str]) -> None:
 
 
 def refuse_namesakes(X: Any) -> None:
-    """Raises an error if two columns of a frame have the same name."""
+    """Raises an error if two columns of a frame have the same name, or if it has no columns."""
     names = list(getattr(X, "columns", ()))
+    if hasattr(X, "columns") and not names:
+        raise ValueError("X is a frame without columns, while a minimum of 1 is required.")
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise ValueError(f"{names.count(twice)} columns are called {twice!r}: rename all but one.")

@@ -292,7 +292,10 @@ def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     if isinstance(sample_weight, Real):
         weight = np.full(n_rows, float(sample_weight))
     else:
-        weight = np.asarray(with_gaps(sample_weight), dtype=np.float64)
+        try:
+            weight = np.asarray(with_gaps(sample_weight), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"sample_weight must hold a number for each row: {error}.") from error
     if weight.shape != (n_rows,):
         raise ValueError(
             f"sample_weight must have one entry for each of the {n_rows} rows, got an array of shape {weight.shape}."
