@@ -56,6 +56,14 @@ def test_names_of_no_column_are_refused(frame):
         BayesianSVC().fit(pl.DataFrame(frame.to_dict("list")).lazy(), "label")
 
 
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_labels_left_in_the_frame_for_predictions_are_named_as_a_column_too_many(kind, frame):
+    given = kind(frame.to_dict("list"))
+    model = BayesianLinearSVC().fit(given, "label")
+    with pytest.raises(ValueError, match="Feature names unseen at fit time:\n- label"):
+        model.predict(given)
+
+
 @pytest.mark.parametrize(
     ("labels", "dtype", "plain"),
     [

@@ -47,13 +47,20 @@ def check_rows(
             checked = check_array(X, estimator=estimator, input_name="X", **settings)
             _refuse_other_width(estimator, checked)
     except (TypeError, ValueError) as error:
-        name_unreadable_columns(X, error)
+        if reset or not _has_other_columns(estimator, X):  # of which the error speaks then, such as labels left in
+            name_unreadable_columns(X, error)
         raise
     known, need = getattr(estimator, "feature_names_in_", None), getattr(estimator, "_GAPS_NEED", "")
     if missing and scipy.sparse.issparse(checked):
         missing, need = False, "in dense rows, not in a sparse matrix"
     refuse_infinite(checked, known, type(estimator).__name__, missing, need)
     return checked
+
+
+def _has_other_columns(estimator: Any, X: Any) -> bool:
+    """Whether the columns of a frame are not those of the fit."""
+    known = getattr(estimator, "feature_names_in_", None)
+    return known is not None and list(getattr(X, "columns", known)) != list(known)
 
 
 def refuse_unread(X: Any, arrow: bool = False) -> None:
