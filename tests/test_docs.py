@@ -137,8 +137,8 @@ def test_every_page_is_reached_from_the_first():
 
 #: Public, and not for users: parts that the architecture explains.
 INNER = {
-    *("adam", "arrays", "arrow", "checkpoint", "cli", "columns", "comparison", "demo", "design", "devices", "engine"),
-    "entries",
+    *("adam", "arrays", "arrow", "checkpoint", "cli", "columns", "comparison", "coupling", "demo", "design"),
+    *("devices", "engine", "entries"),
     *("estimators", "extras", "fourier_features", "frequencies", "gaussian", "gibbs", "imputation", "inducing"),
     *(
         "inference",

@@ -14,7 +14,10 @@ first class, so classes should be mixed within batches.
 **Curvature.** A row's slope ``g`` in its latent mean changes at the rate of its curvature ``k`` as later rows move the
 mean. So the row is stored as :math:`\exp((g + k \mu) f - k f^2 / 2)`. For the exact hinge and quadrature that is its
 site. The sites of the augmented hinge and of Jaakkola and Jordan have more curvature (:math:`w > k`) and would tie the
-mean to early batches. With ``k`` the means come closer to those of one fit, and standard deviations are wider.
+mean to early batches. With ``k`` the means come closer to those of one fit, and standard deviations are wider. If the
+likelihood couples classes, a row's curvature is a matrix of classes by classes. Its diagonal alone is too little for
+differences between classes, by a third with three equally common ones, so later batches would move them too far. The
+rest is in the `Coupling` of the stream, which is centred at the means of its belief.
 
 **Accuracy.** Twenty batches were compared with one fit on all of their rows, for five real tables
 (benchmarks/streaming.py). The latent means of the exact hinge differ by .2 to 2.4 of the fit's standard deviations,
@@ -38,6 +41,7 @@ import numpy as np
 
 from .arrays import Array, combined, namespace, to_numpy
 from .chunks import summed, sweep
+from .coupling import CoupledProblem, Coupling
 from .engine import Problem
 from .gaussian import Belief, ClassBelief
 from .links import Link, LogisticLink, SoftmaxLink, fit_logistic_link, fit_softmax_link, log_losses
@@ -100,14 +104,15 @@ NOTHING = Record(*np.empty((4, 0)))
 
 
 class Stream(NamedTuple):
-    """The state after some batches: sums over their rows, the belief, their weight, their scores, and the labels that
-    occurred."""
+    """The state after some batches: sums over their rows, the belief, their weight, their scores, the labels that
+    occurred, and how the rows couple classes (not those of a fit that preceded the stream)."""
 
     natural: Natural
     belief: Belief
     weight: float
     record: Record
     labels: np.ndarray
+    coupling: Coupling | None = None
 
 
 def begun(problem: Problem, ascent: Ascent, record: Record) -> Stream | None:
@@ -219,27 +224,36 @@ def absorb(
         The weight of one copy of each row, which the first batch leaves out; by default its weight, at most 1.
     """
     keep = 0.0 if stream is None else 1 - forgetting
-    if stream is None or keep == 0:
-        ascent = ascend(problem, tol=tol, max_passes=max_passes, monitor=monitor)
-        natural = _remembered(problem, ascent)
-    else:
+    here, before, kept, coupling = problem, None, None, None
+    if stream is not None and keep > 0:
         kept = combined(stream.natural, keep - 1, stream.natural)
         past, before = _past(problem.prior, kept, stream.belief)
-        ascent = ascend(replace(problem, prior=past), tol=tol, max_passes=max_passes, monitor=monitor, before=before)
-        natural = combined(kept, 1, _remembered(problem, ascent))
+        here = replace(problem, prior=past)
+        if stream.coupling is not None:
+            coupling = combined(stream.coupling, keep - 1, stream.coupling)
+            here = CoupledProblem.of(here, coupling, stream.belief)
+    ascent = ascend(here, tol=tol, max_passes=max_passes, monitor=monitor, before=before)
     belief, weight = ascent.point.belief, float(ascent.point.stats.n)
-    labels = np.unique(to_numpy(problem.table.y))
+    own, labels = Coupling.of(problem, belief), np.unique(to_numpy(problem.table.y))
+    natural = summed([kept, _remembered(here, ascent, centered=own is not None)])
+    coupling = summed([coupling, own])
     if stream is None:
-        return Stream(natural, belief, weight, _scored_without(problem, belief, unit), labels), ascent
+        return Stream(natural, belief, weight, _scored_without(problem, belief, unit), labels, coupling), ascent
     record = stream.record.followed_by(_scored(problem, stream.belief).of(stream.labels), keep)
-    return Stream(natural, belief, keep * stream.weight + weight, record, np.union1d(stream.labels, labels)), ascent
+    labels = np.union1d(stream.labels, labels)
+    return Stream(natural, belief, keep * stream.weight + weight, record, labels, coupling), ascent
 
 
-def _remembered(problem: Problem, ascent: Ascent) -> Natural:
-    r"""The sums :math:`\sum k \phi\phi^T` and :math:`\sum (g + k \mu) \phi` at the end of an ascent."""
+def _remembered(problem: Problem, ascent: Ascent, centered: bool = False) -> Natural:
+    r"""The sums :math:`\sum k \phi\phi^T` and :math:`\sum (g + k \mu) \phi` at the end of an ascent.
+
+    With a coupled past, they contain what the sums of the past gain if it is centred at this belief. If they are to be
+    ``centered`` there, what a joint step would change is left out: the coupling says it again.
+    """
     likelihood, belief = problem.likelihood, problem.prior.effective(ascent.point.belief)
     if likelihood.site_is_curvature:
-        return ascent.point.image
+        natural, along = ascent.point.image, ascent.point.stats.along
+        return natural._replace(h=combined(natural.h, -1, along)) if centered and isinstance(along, tuple) else natural
     seen = belief.seen_by(problem.table.reference)
 
     def one_block(index: int) -> Natural:
@@ -249,7 +263,10 @@ def _remembered(problem: Problem, ascent: Ascent) -> Natural:
         each = weight if k.ndim == 1 else weight[:, None]
         return Natural(*features.gather(each * k, each * (sites.b + (k - sites.w) * mu)))
 
-    return summed(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
+    natural = summed(sweep(one_block, problem.table.n_blocks, problem.n_jobs))
+    if not isinstance(problem, CoupledProblem):
+        return natural
+    return natural._replace(h=combined(natural.h, 1, problem.slopes_at(belief)))
 
 
 def _scored(problem: Problem, belief: Belief) -> Record:
