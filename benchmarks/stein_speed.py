@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import arguments, print_table, report
-from softmargin.arrays import like, namespace, replayed
+from softmargin.arrays import like, lower_panels, namespace, replayed
 from softmargin.chunks import one_blas_thread, sweep
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import LOSSES, Softmax, score
@@ -84,7 +84,7 @@ def setup(case: Case, n_particles: int, n_frequencies: int, n_jobs: int, referen
     kernel = 4.0 * RBF(tuple(np.full(d, d**0.5))) + Constant(1.0)
     rows = FourierRows.of(kernel, d, n_frequencies, "orthogonal", rng)
     m = rows.n_weights
-    roots = np.triu(rng.standard_normal((C, m, m)) / m + 0.3 * np.eye(m))
+    roots = np.tril(rng.standard_normal((C, m, m)) / m + 0.3 * np.eye(m))
     is_width = kernel.has_role("length_scale")
     parts = (rng.standard_normal((m, C)), roots, kernel.theta, np.eye(len(is_width))[is_width])
     frame = Frame(*(like(part, reference) for part in parts))
@@ -156,15 +156,15 @@ class Products:
 
         self.of_particles = [of_particles() for _ in range(self.n_jobs)]  # threads share no memory
         S, roots = particles.shape[0], machine.frame.roots
-        z, pairs = numbers(C, S, m), numbers(S, S)
+        pairs = numbers(S, S)
         whole = [
-            Product.of(z, roots),  # weights from coordinates
-            Product.of(z, xp.permute_dims(roots, (0, 2, 1))),  # and slopes back
             Product.of(particles, particles.T),  # distances of particles
             Product.of(pairs, particles),  # and their pushes
             Product.of(pairs, particles),
         ]
         self.of_all = [list(parts) for parts in zip(*(p.parts(self.n_jobs) for p in whole), strict=True)]
+        for index, product in enumerate(of_roots(numbers(C, S, m), roots)):
+            self.of_all[index % self.n_jobs].append(product)
 
     def compute(self) -> None:
         def group(index: int) -> None:
@@ -178,6 +178,16 @@ class Products:
         for function, number in [(group, self.n_groups), (share, len(self.of_all))]:
             for _ in sweep(function, number, self.n_jobs):
                 pass
+
+
+def of_roots(z: Any, roots: Any) -> list[Product]:
+    """Weights from coordinates, and slopes back: on the host panel by panel, without most zeros of the roots."""
+    xp, panels = namespace(z), lower_panels(roots[0, :, :])
+    if len(panels) == 1:
+        return [Product.of(z, roots), Product.of(z, xp.permute_dims(roots, (0, 2, 1)))]
+    each = [(coordinates, R, panel) for coordinates, R in zip(z, roots, strict=True) for panel in panels]
+    forth = [Product.of(part[:, panel.start :], R[panel.start :, panel]) for part, R, panel in each]
+    return forth + [Product.of(part[:, : panel.stop], R[panel, : panel.stop].T) for part, R, panel in each]
 
 
 def clock_of(made: Setup) -> Callable[[Callable[[], Any]], float]:

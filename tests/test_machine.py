@@ -10,7 +10,8 @@ from scipy import stats
 
 import contracts
 import references
-from softmargin.arrays import to_numpy
+import softmargin.machine as machine_module
+from softmargin.arrays import like, to_numpy
 from softmargin.gaussian import ClassBelief, from_natural
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import (
@@ -177,6 +178,24 @@ def test_slopes_are_pulled_back_as_coordinates_are_pushed_forward(n_classes, lea
     in_weights, in_theta = rng.normal(size=before.weights.shape), rng.normal(size=before.theta.shape)
     forward = np.sum(in_weights * (after.weights - before.weights)) + np.sum(in_theta * (after.theta - before.theta))
     assert_allclose(np.sum(frame.pulled(in_weights, in_theta) * dz), forward, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("reference", [REFERENCE, torch.empty(0, dtype=torch.float64)], ids=["numpy", "torch"])
+def test_large_roots_are_applied_panel_by_panel(n_classes, n_jobs, reference, monkeypatch):
+    """To 75 weights: two panels of 32, and what is left."""
+    monkeypatch.setattr(machine_module, "_SHARED", 0)
+    rng, m = np.random.default_rng(7), 75
+    mean, roots = rng.normal(size=(m, n_classes)), np.tril(rng.normal(size=(n_classes, m, m)))
+    frame = Frame(*(like(part, reference) for part in (mean, roots, KERNEL.theta, np.eye(4)[:0])))
+    z = rng.normal(size=(5, m, n_classes))
+    forth, back = np.einsum("smk,kmn->snk", z, roots), np.einsum("smk,knm->snk", z, roots)
+    weights = to_numpy(frame.cloud(like(z.reshape(5, -1), reference), n_jobs).weights)
+    pulled = to_numpy(frame.pulled(like(z, reference), like(np.zeros((1, 4)), reference), n_jobs))
+    # Sums of at most 75 products near one.
+    assert_allclose(weights, mean + forth, rtol=1e-12, atol=1e-12)
+    assert_allclose(pulled, back.reshape(5, -1), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [1, 2])

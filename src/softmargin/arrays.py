@@ -222,7 +222,7 @@ def times_lower_transposed(P: Array, R: Array) -> Array:
     diagonal. It takes little more than half the operations of a general product, at nearly the same speed per
     operation, and, unlike SciPy's triangular BLAS calls, releases the interpreter lock.
     """
-    panels = _panels(P, R)
+    panels = lower_panels(R)
     if len(panels) == 1:
         return P @ R.T
     out = np.empty((P.shape[0], R.shape[0]), dtype=P.dtype)
@@ -236,13 +236,16 @@ def squares_through_lower(P: Array, R: Array) -> Array:
 
     On the host nothing wider than a panel is formed, since allocating new memory takes longer than computing.
     """
-    return sum(row_squares(P[:, : rows.stop] @ R[rows, : rows.stop].T) for rows in _panels(P, R))
+    return sum(row_squares(P[:, : rows.stop] @ R[rows, : rows.stop].T) for rows in lower_panels(R))
 
 
-def _panels(P: Array, R: Array) -> list[slice]:
-    """The rows of ``R``, cut into panels on the host; row ``i`` ends at column ``i``, a panel with its last row."""
+def lower_panels(R: Array) -> list[slice]:
+    """The rows, or columns, of a lower triangular ``R``, cut into panels on the host; on a device there is one.
+
+    Row ``i`` ends at column ``i``, so a panel of rows ends with its last; a panel of columns starts at its first.
+    """
     m = R.shape[0]
-    width = max(_SMALLEST_PANEL, -(-m // _PANELS)) if is_numpy_array(P) else m
+    width = max(_SMALLEST_PANEL, -(-m // _PANELS)) if is_numpy_array(R) else m
     return [slice(start, min(start + width, m)) for start in range(0, m, width)]
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import Array, as_float64, clipped, inverse_lower, like, namespace, replayed
+from .arrays import Array, as_float64, clipped, inverse_lower, like, lower_panels, namespace, replayed
 from .chunks import dense, sweep
 from .gaussian import ClassBelief, class_parts, from_natural
 from .likelihoods import Likelihood, score
@@ -62,11 +62,14 @@ _SHORTEST = 1e-3
 _LOOKS = 20
 #: Directions are clipped to this, so that their squares stay finite in single precision.
 _FAR = 1e15
+#: Roots with at most this many numbers are left to one thread: handing them to others takes about as long.
+_SHARED = 2**20
 
 
 class Frame(NamedTuple):
-    """The layout of coordinates: ``mean`` (weight by class) and ``roots`` (class, weight, weight), None for the prior;
-    ``theta``, and the entries of it that move, as rows of the identity matrix, so that a device needs no indices."""
+    """The layout of coordinates: ``mean`` (weight by class) and ``roots`` (class, weight, weight), lower triangular, or
+    None for the prior; ``theta``, and the entries of it that move, as rows of the identity matrix, so that a device
+    needs no indices."""
 
     mean: Array
     roots: Array | None
@@ -107,29 +110,51 @@ class Frame(NamedTuple):
         z[:, z.shape[1] - self.n_moving :] *= _START_SPREAD
         return like(z, self.mean)
 
-    def cloud(self, particles: Array) -> Cloud:
+    def cloud(self, particles: Array, n_jobs: int = 1) -> Cloud:
         """Weights and log-parameters at coordinates."""
         xp, (m, C) = namespace(particles), self.mean.shape
         z = xp.reshape(particles[:, : m * C], (-1, m, C))
-        if self.roots is None:
-            weights = self.mean + z
-        else:  # z R, for all particles of a class at once
-            turned = xp.permute_dims(z, (2, 0, 1)) @ self.roots
-            weights = self.mean + xp.permute_dims(turned, (1, 2, 0))
+        weights = self.mean + (z if self.roots is None else _times_roots(z, self.roots, n_jobs))
         if self.n_moving == 0:
             return Cloud(weights, self.theta[None, :])
         return Cloud(weights, self.theta + particles[:, m * C :] @ self.moving)
 
-    def pulled(self, in_weights: Array, in_theta: Array) -> Array:
+    def pulled(self, in_weights: Array, in_theta: Array, n_jobs: int = 1) -> Array:
         """Gradient in coordinates, from those in weights and log-parameters."""
         xp, (m, C) = namespace(in_weights), self.mean.shape
         if self.roots is not None:
-            turned = xp.permute_dims(in_weights, (2, 0, 1)) @ xp.permute_dims(self.roots, (0, 2, 1))
-            in_weights = xp.permute_dims(turned, (1, 2, 0))
+            in_weights = _times_roots(in_weights, self.roots, n_jobs, transposed=True)
         flat = xp.reshape(in_weights, (-1, m * C))
         if self.n_moving == 0:
             return flat
         return xp.concat([flat, in_theta @ self.moving.T], axis=1)
+
+
+def _times_roots(z: Array, roots: Array, n_jobs: int, transposed: bool = False) -> Array:
+    """``z R`` for the root of each class, or ``z R^T``; the axes of ``z`` are particle, weight and class.
+
+    Roots may be too large for the cache, so all particles go through them together rather than one after another.  On
+    the host threads share their panels, and most of the zeros above the diagonal are skipped.
+    """
+    xp, panels = namespace(z), lower_panels(roots[0, :, :])
+    z = xp.permute_dims(z, (2, 0, 1))
+    if len(panels) == 1:
+        turned = z @ (xp.permute_dims(roots, (0, 2, 1)) if transposed else roots)
+        return xp.permute_dims(turned, (1, 2, 0))
+    z, turned = np.ascontiguousarray(z), np.empty(z.shape, dtype=z.dtype)
+    if transposed:
+        panels = panels[::-1]  # the largest first: threads that begin it last would keep others waiting
+
+    def one_panel(index: int) -> None:
+        k, into = index // len(panels), panels[index % len(panels)]
+        if transposed:
+            np.matmul(z[k, :, : into.stop], roots[k, into, : into.stop].T, out=turned[k, :, into])
+        else:
+            np.matmul(z[k, :, into.start :], roots[k, into.start :, into], out=turned[k, :, into])
+
+    for _ in sweep(one_panel, len(roots) * len(panels), n_jobs if roots.size > _SHARED else 1):
+        pass
+    return xp.permute_dims(turned, (1, 2, 0))
 
 
 def _unit_rows(moves: np.ndarray) -> np.ndarray:
@@ -173,7 +198,7 @@ class Machine:
 
     def scores(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """Gradients of the log-density, particles by coordinates; unbiased for rows drawn at random."""
-        xp, cloud = namespace(particles), self.frame.cloud(particles)
+        xp, cloud = namespace(particles), self.frame.cloud(particles, self.n_jobs)
         cuts, (upright, phases) = self._rows.each(cloud, X.shape[0]), self._rows.upright(cloud)
 
         def one_part(index: int) -> tuple[Array, Array]:
@@ -188,6 +213,7 @@ class Machine:
         return self.frame.pulled(
             posterior_scores(-cloud.weights, self._rows.turned_back(in_weights, phases), *of_all),
             posterior_scores(self._prior_slopes(cloud.theta), in_theta, *of_all),
+            self.n_jobs,
         )
 
     def direction(self, kernel: SteinKernel, particles: Array, X: Array, y: Array, weight: Array) -> Array:
@@ -196,7 +222,7 @@ class Machine:
 
     def log_density(self, particles: Array, X: Array, y: Array, weight: Array) -> Array:
         """The log-density of each particle, up to a constant; from all rows, or an unbiased estimate."""
-        xp, cloud = namespace(particles), self.frame.cloud(particles)
+        xp, cloud = namespace(particles), self.frame.cloud(particles, self.n_jobs)
         total = []
         for which in self._rows.each(cloud, X.shape[0]):
             part = cloud.part(which)
