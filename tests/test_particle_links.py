@@ -12,6 +12,7 @@ from softmargin.engine import Problem
 from softmargin.estimators import particle_stream
 from softmargin.estimators.particle_stream import without_each
 from softmargin.gaussian import ClassBelief, from_natural
+from softmargin.inference import InferredAscent
 from softmargin.kernels import RBF, Constant
 from softmargin.likelihoods import OneVersusRest, Quadrature
 from softmargin.links import log_losses
@@ -172,6 +173,28 @@ def test_a_fit_that_is_out_of_time_has_its_link_from_some_rows(monkeypatch):
     assert [len(without_each(model.start, model.settled, 1.0).y) for model in (in_time, late)] == [90, 30]
     assert (in_time.stop_reason_, late.stop_reason_) == ("steps", "time")
     assert np.isfinite(late.loo_log_loss_)
+
+
+@pytest.mark.parametrize("name", ["moons", "iris"])
+def test_in_haste_rows_are_left_out_in_single_precision(name, monkeypatch):
+    """They say the same, even if columns lie far from zero: these are centred first."""
+    X, y = make_moons(90, noise=0.3, random_state=0) if name == "moons" else load_iris(return_X_y=True)
+    model = Kept(**SETTINGS, n_particles=4, n_steps=5, random_state=0).fit(X[:, :2] + 1e6, y)
+    late = model.settled._replace(inferred=InferredAscent(model.settled.inferred.ascent._replace(reason="time")))
+    dtypes = []
+
+    def watched(moments, problem, *others):
+        features = problem.features(0)
+        dtypes.append(getattr(features, "base", features).phi.dtype)
+        return left_out_of(moments, problem, *others)
+
+    monkeypatch.setattr(particle_stream, "left_out_of", watched)
+    exact, hasty = (without_each(model.start, settled, 1.0) for settled in (model.settled, late))
+    assert dtypes == [np.float64, np.float32]
+    assert_allclose(hasty.weight, exact.weight)
+    # Features have seven digits, of which sums over 65 weights and rows that make up most of their spread lose three.
+    assert_allclose(hasty.mu, exact.mu, rtol=1e-3, atol=1e-4)
+    assert_allclose(hasty.v, exact.v, rtol=1e-3, atol=1e-4)
 
 
 def test_the_belief_that_particles_start_from_needs_no_rows_left_out(monkeypatch):

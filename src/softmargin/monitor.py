@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any, TextIO
@@ -71,6 +72,13 @@ class Monitor:
     @property
     def out_of_time(self) -> bool:
         return self.spent(1.0)
+
+    @property
+    def left(self) -> float:
+        """Seconds left of the time budget, at least zero; infinitely many without one."""
+        if self._max_time is None:
+            return math.inf
+        return max(0.0, self._start + self._max_time - time.perf_counter())
 
     def silent(self) -> Monitor:
         """A monitor with the same time budget that shows nothing and has no journal."""

@@ -28,6 +28,7 @@ from ..steps import Ascent, Point
 from ..tune import LabelledRows
 from ..validation import declared_classes, refuse_sources
 from .base import Data, Found, Parts
+from .in_time import frequencies_in_time
 from .kernel import TunedClassifier
 from .particle_stream import ParticleStream, refuse_kernel, without_each
 
@@ -76,7 +77,7 @@ class BayesianKernelMachine(TunedClassifier):
         The criterion for the kernel that particles start from: see `BayesianSVC`.
     n_frequencies : int or "auto"
         Number of random frequencies, each of which gives two features.  ``"auto"`` uses about one per eight rows, from
-        128 to 1,024.
+        128 to 1,024; fewer, but at least 128, if a few passes with so many would take longer than ``max_time``.
     frequencies : {"orthogonal", "plain", "quasi"}
         How frequencies are drawn: see `FourierFeatures`.
     n_particles : int or "auto"
@@ -236,6 +237,8 @@ class BayesianKernelMachine(TunedClassifier):
         n_frequencies = self.n_frequencies
         if isinstance(n_frequencies, str):
             n_frequencies = int(np.clip(2 ** round(math.log2(data.X.shape[0] / _ROWS_PER_FREQUENCY)), *_FREQUENCIES))
+            sizes = _FREQUENCIES[0], data.X.shape[0], data.n_classes
+            n_frequencies = frequencies_in_time(n_frequencies, *sizes, monitor, jobs)
         n_columns, center = data.X.shape[1], chosen.columns.center
         rows = FourierRows.of(chosen.kernel, n_columns, n_frequencies, self.frequencies, rng, center)
         return Parts(rows, Ridge.isotropic(rows.n_weights), self._loss_for(), chosen.judged)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..arrays import to_numpy
+from ..arrays import precision_of, to_numpy
 from ..checkpoint import CUT_SHORT
 from ..chunks import gather_rows, sweep
 from ..kernels.combine import heed_bounds
 from ..loo import MOST_ROWS, ROWS_IN_HASTE, left_out_of, thinned
 from ..machine import Machine
 from ..rows import FourierRows, ParticleRows, beneath, with_beneath
+from ..single_precision import in_single
 from ..stein import Adam, State, init
 from ..streaming import NOTHING, Record
 from .found import Data, Found
@@ -51,18 +52,22 @@ def without_each(start: Found, settled: Found, temperature: float) -> Record:
     """Leave-one-out moments of the rows under the particles; of some rows only, if there are very many.
 
     The effect of leaving a row out is computed with the kernel at the mean of the particles' parameters.  A temperature
-    divides the weights of the rows.
+    divides the weights of the rows.  In haste, features are in the precision of the particles, half as many bytes, and
+    their cosines take a tenth of the time.
     """
-    at_most = ROWS_IN_HASTE if settled.reason in CUT_SHORT else MOST_ROWS
+    in_haste = settled.reason in CUT_SHORT
+    at_most = ROWS_IN_HASTE if in_haste else MOST_ROWS
     problem, copies = thinned(start.problem, np.stack([start.data.unit, start.data.weight], axis=1), at_most)
     unit, own = copies.T / temperature
     table, cloud = problem.table, cast(Any, settled.inferred.ascent.point.belief)
-    view = settled.problem.rows.view(cloud, table.reference)
+    view = settled.problem.rows.view(cloud, cloud.weights if in_haste else table.reference)
     moments = gather_rows(sweep(lambda index: view.moments(table.block(index)[0]), table.n_blocks, problem.n_jobs))
     kernel = beneath(problem.rows).kernel.with_theta(np.mean(cloud.theta, axis=0, dtype=np.float64))
     problem = replace(problem, rows=with_beneath(problem.rows, kernel=kernel)).over(
         table._replace(weight=table.weight / temperature)
     )
+    if in_haste and precision_of(cloud.weights) > precision_of(table.reference):
+        problem = in_single(problem)
     belief = start.inferred.ascent.point.belief
     mu, v, usable = left_out_of(moments, problem, belief, unit, own)
     return Record(*map(to_numpy, (mu, v, table.y, table.weight * usable)))
