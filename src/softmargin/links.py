@@ -34,6 +34,8 @@ _TRUSTED, _KEPT_PROMISE = 1.0, 0.25
 _LEAST_PROBABILITY = 1e-15
 #: Scores this close to zero are ties: the two probabilities round to the same number.
 _TIE = 1e-15
+#: Sides closer to zero than this may have the score of a tie, if the variance is large.
+_NEAR_TIE = 1e-6
 
 
 class LogisticLink(NamedTuple):
@@ -50,7 +52,11 @@ class LogisticLink(NamedTuple):
     damping: float = _MACKAY
 
     def score(self, mu: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return (self.slope * mu + self.offset) / np.sqrt(1 + self.damping * v)
+        return self.side(mu) / np.sqrt(1 + self.damping * v)
+
+    def side(self, mu: np.ndarray) -> np.ndarray:
+        """A value with the sign of the score, whatever the variance."""
+        return self.slope * mu + self.offset
 
 
 class ProbitLink(NamedTuple):
@@ -69,6 +75,10 @@ class ProbitLink(NamedTuple):
             return np.log(np.maximum(winning(mu, 1 + v), _LEAST_PROBABILITY))
         t = mu / np.sqrt(1 + v)
         return log_ndtr(t) - log_ndtr(-t)
+
+    def side(self, mu: np.ndarray) -> np.ndarray:
+        """A value with the sign of the score of two classes, whatever the variance."""
+        return mu
 
 
 class SoftmaxLink(NamedTuple):
@@ -106,6 +116,11 @@ def settled(score: np.ndarray) -> np.ndarray:
     if score.ndim == 2:
         return score
     return np.where(np.abs(score) < _TIE, 0.0, score)
+
+
+def is_decided(side: np.ndarray) -> bool:
+    """Whether the ``side`` of every row is far enough from zero to be that of its probabilities, rounding included."""
+    return bool(np.all(np.abs(side) > _NEAR_TIE))
 
 
 def probabilities(score: np.ndarray) -> np.ndarray:

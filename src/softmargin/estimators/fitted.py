@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -11,12 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 from ..chunks import dense, gather_rows, n_threads, one_blas_thread, rows_in_block, source_of, sweep
 from ..devices import Place, moments_there, on_host
 from ..diagnostics import to_arviz
+from ..links import SoftmaxLink, is_decided, settled
 from ..parameters import positive_integer
 from ..rows import Rows, View
 from ..validation import has_missing, refuse_sources
 from .posterior import named_draws
 from .predictions import LatentPredictions, anywhere
 from .reading import moments_of
+
+T = TypeVar("T")
 
 
 class FittedClassifier(LatentPredictions):
@@ -51,16 +55,33 @@ class FittedClassifier(LatentPredictions):
             with place.at_work():
                 view = self.rows_.view(self._seen_belief, reference)
                 return moments_there(view, X, place, self.rows_.width)
+        mu, v = gather_rows(self._by_block(lambda view, block: view.moments(block), X, missing))
+        return mu, v
+
+    def _by_block(self, function: Callable[[View, np.ndarray], T], X: Any, missing: bool) -> Iterable[T]:
+        """The values of a function of the view and a block of rows, for all blocks."""
         # Rows of lower precision than in the fit are converted: its factors were computed in that precision.
         dtype = np.result_type(X.dtype, self._dtype)
         size = rows_in_block(max(X.shape[1], self.rows_.width), dtype.itemsize)
         view = self._view if dtype == self._dtype and not missing else self._view_of(dtype, missing)
 
-        def one_block(index: int) -> tuple[np.ndarray, np.ndarray]:
-            return view.moments(dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))
+        def one_block(index: int) -> T:
+            return function(view, dense(X[index * size : (index + 1) * size]).astype(dtype, copy=False))
 
-        mu, v = gather_rows(sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs)))
-        return mu, v
+        return sweep(one_block, -(-X.shape[0] // size), n_threads(self.n_jobs))
+
+    def _sides(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if Place.of(self.device, self.precision, X) is not None or source_of(X) is not None:
+            return self._score(X)
+        return self._sides_of(self._numbers(X))
+
+    def _sides_of(self, X: Any) -> np.ndarray:
+        """The same for rows that have been checked: of two classes the means alone, unless one is close to a tie."""
+        if isinstance(self.link_, SoftmaxLink) or len(self.classes_) > 2 or has_missing(X):
+            return settled(self.link_.score(*self._moments(X)))
+        sides = self.link_.side(np.concatenate(list(self._by_block(lambda view, block: view.means(block), X, False))))
+        return sides if is_decided(sides) else settled(self.link_.score(*self._moments(X)))
 
     def _view_of(self, dtype: Any, missing: bool = False) -> View:
         """The fastest way to latent moments, for rows with or without missing entries."""

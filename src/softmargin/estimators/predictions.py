@@ -90,7 +90,11 @@ class LatentPredictions:
     @anywhere
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""
-        return self._likelier(self._score(X))
+        return self._likelier(self._sides(X))
+
+    def _sides(self, X: Any) -> np.ndarray:
+        """The scores, or values with the same signs that are cheaper to compute."""
+        return self._score(X)
 
     def _likelier(self, score: np.ndarray) -> np.ndarray:
         """The most probable class of each row, from its scores."""

@@ -10,7 +10,6 @@ import numpy as np
 from ..chunks import Batch, Checked, Parquet, Source, Survey, Whole, dense, gather_rows, of_each, survey, surveyed
 from ..chunks.labels import LabelTypes
 from ..extras import needed
-from ..links import settled
 from ..validation import check_labels, check_named, check_weights, class_weights, coded, present_classes
 from .found import Data
 
@@ -108,7 +107,7 @@ class _Correct(NamedTuple):
         batch, model = self.reader.checked(item), self.reader.model
         if batch is None:
             return np.zeros(2)
-        correct = model._likelier(settled(model.link_.score(*model._moments(batch.X)))) == batch.y
+        correct = model._likelier(model._sides_of(batch.X)) == batch.y
         return np.array([batch.copies @ correct, batch.copies.sum()])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..arrays import Array, namespace
+from ..arrays import Array, as_float64, namespace
 from ..gaussian import ClassBelief
 from ..likelihoods import Likelihood
 from .features import Latent, LiftedView, View
@@ -68,6 +68,11 @@ class ClasswiseFeatures(NamedTuple):
         left = self.leftover if self.leftover.ndim == 2 else xp.stack(leftover, axis=1)
         return Latent(xp.stack(mu, axis=1), xp.stack(spread, axis=1), left)
 
+    def means(self, belief: ClassBelief) -> Array:
+        """The means alone, a column for each class."""
+        columns = [self.base.means(part) for part in belief.parts]
+        return namespace(*columns).stack(columns, axis=1)
+
     def gather(self, w: Array, b: Array) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
         """The sums of each class."""
         sums = [self.base.gather(w[:, k], b[:, k]) for k in range(w.shape[1])]
@@ -109,3 +114,8 @@ class KernelViews(NamedTuple):
         mu, v = zip(*(view.moments_from(K, prior) for view in self.views), strict=True)
         xp = namespace(*mu)
         return xp.stack(mu, axis=1), xp.stack(v, axis=1)
+
+    def means(self, X: Array) -> Array:
+        K, _ = self.views[0].covariances(X)
+        means = [as_float64(K @ view.coefficients) for view in self.views]
+        return namespace(*means).stack(means, axis=1)

@@ -117,7 +117,11 @@ class GroupedFeatures(NamedTuple):
             for z, place in members.columns():
                 shared, by_dummies = self._along(path, place, parts)
                 spread += z * (_row_dots(own.take(place, axis=0), members.z) + 2 * (shared + by_dummies))
-        return Latent(self.at(belief.mean), as_float64(clipped_at_zero(spread)), self.leftover)
+        return Latent(self.means(belief), as_float64(clipped_at_zero(spread)), self.leftover)
+
+    def means(self, belief: ArrowBelief) -> np.ndarray:
+        """The means alone."""
+        return self.at(belief.mean)
 
     def cross(self, belief: ArrowBelief) -> np.ndarray:
         r""":math:`Cov(u_{core}, f)` of each row."""

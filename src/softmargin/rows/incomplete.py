@@ -137,6 +137,10 @@ class IncompleteFeatures:
         """Moments with missing entries predicted from the observed ones, without the label."""
         return self.foreseen(belief).moments(belief)
 
+    def means(self, belief: Any) -> np.ndarray:
+        """Their means; those of missing entries take as long as all moments."""
+        return self.moments(belief).mu
+
     def foreseen(self, belief: Any) -> FilledFeatures:
         """The rows with missing entries as predicted from the observed ones."""
         known = self._known(belief)

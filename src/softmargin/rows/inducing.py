@@ -172,6 +172,9 @@ class KernelView(NamedTuple):
     def moments(self, X: Array) -> tuple[Array, Array]:
         return self.moments_from(*self.covariances(X))
 
+    def means(self, X: Array) -> Array:
+        return as_float64(self.covariances(X)[0] @ self.coefficients)
+
     def covariances(self, X: Array) -> tuple[Array, Array]:
         """``k(X, Z)`` and ``k(x, x)``."""
         return covariances(self.kernel, X, self.points, self.gap_model)
