@@ -91,7 +91,7 @@ def main() -> None:
             [dtype, n, seconds, f"{n / seconds:,.0f}", own / 1e9, gemm / 1e9, *span, value[dtype], value[share]]
         )
     print(
-        f"Latent moments against a product of {GEMM_SIZE} x {GEMM_SIZE} matrices (ratios of rates: least, most, median), "
+        f"Latent moments against a product of {GEMM_SIZE} x {GEMM_SIZE} matrices (ratios: least, most, median), "
         f"and the share of their time that labels alone take; {n_jobs} threads, d = {D}, m = {M}\n"
     )
     head = ["dtype", "rows", "seconds", "rows/s", "GFLOP/s", "product GFLOP/s", "least", "most", "median", "labels"]
