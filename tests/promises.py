@@ -22,6 +22,8 @@ from strategies import LIMIT, Trouble
 #: Errors that may be shown to a user, if their words name the cause.
 REFUSALS = (ValueError, TypeError)
 _CAUSES = r"column|\brows?\b|class|label|weight|\bX\b|\by\b|[a-z_]+=|feature|sample|dtype|sparse|must be"
+#: The calls of a model in `check`: four predictions for each of two tables.
+_PREDICTIONS = 8
 #: What nobody here sets, so that nobody can be told to set it otherwise.
 _INNER = "must be positive and finite (a number, or one for each column)"
 
@@ -45,7 +47,7 @@ def outcome(trouble: Trouble) -> tuple[str, str]:
     try:
         with watched() as seen:
             check(model, trouble)
-        check_warnings(seen)
+        check_warnings(seen, calls=_PREDICTIONS)
         if trouble.twice and _core(model).stop_reason_ != "time":
             with watched():
                 again = fitted(trouble)

@@ -60,16 +60,19 @@ def test_labels_are_those_of_the_largest_probability(fitted, name):
 def test_means_alone_are_the_means_with_variances(fitted, name):
     model = fitted(name)
     rows = model._numbers(table(name))
-    alone = model._view.means(rows.astype(model._dtype))
-    assert np.array_equal(alone, model._view.moments(rows.astype(model._dtype))[0])
+    alone, limit = model._view.means(rows.astype(model._dtype))
+    mu, v = model._view.moments(rows.astype(model._dtype))
+    assert np.array_equal(alone, mu)
+    assert np.all(limit >= v * (1 - 1e-6))  # the precision of the rows may be single
 
 
 def test_means_of_many_classes():
     labels = np.arange(300) % 3
     for model in (BayesianSVC(tune=None, n_inducing=20), BayesianLinearSVC()):
         view = model.fit(X, labels)._view
-        assert view.means(X).shape == (300, 3)
-        assert np.array_equal(view.means(X), view.moments(X)[0])
+        for alone, whole in zip(view.means(X), view.moments(X), strict=True):
+            assert alone.shape == (300, 3)
+            assert np.array_equal(alone, whole)
 
 
 @pytest.mark.parametrize("name", ["kernel", "linear", "kernel, probit"])
@@ -88,9 +91,20 @@ def test_ties_are_decided_as_probabilities_decide_them():
     """Symmetric classes, and rows where the mean is zero up to rounding: the first class."""
     model = BayesianSVC(RBF(1.0), tune=None, link="logistic").fit([[-1.0], [1.0]], ["b", "a"])
     between = np.array([[0.0], [1e3], [-1e3], [0.5], [1e-13], [-1e-13]])
-    assert not is_decided(model.link_.side(model.latent_mean_and_variance(between)[0]))
+    mu, v = model.latent_mean_and_variance(between)
+    assert not is_decided(model.link_.side(mu), v)
     assert np.array_equal(model.predict(between), most_probable(model, between))
     assert model.predict([[0.0]]) == ["a"]
+
+
+def test_far_rows_are_decided_as_probabilities_decide_them():
+    """Along the boundary, where the mean stays small and the standard deviation becomes enormous."""
+    model = BayesianLinearSVC().fit(X, y)
+    along = np.zeros((1, 6))
+    along[0, :2] = model.coef_[0, 1], -model.coef_[0, 0]
+    far = X.mean(axis=0) + np.array([[1e14], [-1e14], [1e13]]) * along
+    assert np.abs(model.decision_function(far)).max() < 1e-12
+    assert np.array_equal(model.predict(far), most_probable(model, far))
 
 
 def test_missing_entries_are_predicted_before_labels():
@@ -103,5 +117,7 @@ def test_missing_entries_are_predicted_before_labels():
 def test_sides_have_the_signs_of_scores(link):
     rng = np.random.default_rng(0)
     mu, v = 10 ** rng.uniform(-5, 3, size=200) * rng.choice([-1, 1], size=200), 10 ** rng.uniform(-6, 12, size=200)
-    assert is_decided(link.side(mu))
-    assert np.array_equal(np.sign(link.side(mu)), np.sign(settled(link.score(mu, v))))
+    assert is_decided(link.side(mu), 0 * v)
+    assert not is_decided(link.side(mu), v)
+    far = np.abs(link.side(mu)) > 1e-6 * np.sqrt(1 + v)
+    assert np.array_equal(np.sign(link.side(mu))[far], np.sign(settled(link.score(mu, v)))[far])

@@ -34,7 +34,7 @@ _TRUSTED, _KEPT_PROMISE = 1.0, 0.25
 _LEAST_PROBABILITY = 1e-15
 #: Scores this close to zero are ties: the two probabilities round to the same number.
 _TIE = 1e-15
-#: Sides closer to zero than this may have the score of a tie, if the variance is large.
+#: Sides closer to zero than this many standard deviations may have the score of a tie, with any damping.
 _NEAR_TIE = 1e-6
 
 
@@ -118,9 +118,10 @@ def settled(score: np.ndarray) -> np.ndarray:
     return np.where(np.abs(score) < _TIE, 0.0, score)
 
 
-def is_decided(side: np.ndarray) -> bool:
-    """Whether the ``side`` of every row is far enough from zero to be that of its probabilities, rounding included."""
-    return bool(np.all(np.abs(side) > _NEAR_TIE))
+def is_decided(side: np.ndarray, v: np.ndarray) -> bool:
+    """Whether the ``side`` of every row is far enough from zero to be that of its probabilities, rounding included, for
+    any variance up to ``v``."""
+    return bool(np.all(np.abs(side) > _NEAR_TIE * np.sqrt(1 + v)))
 
 
 def probabilities(score: np.ndarray) -> np.ndarray:

@@ -77,11 +77,12 @@ class FittedClassifier(LatentPredictions):
         return self._sides_of(self._numbers(X))
 
     def _sides_of(self, X: Any) -> np.ndarray:
-        """The same for rows that have been checked: of two classes the means alone, unless one is close to a tie."""
+        """The same for rows that have been checked: of two classes means decide, unless one may be close to a tie."""
         if isinstance(self.link_, SoftmaxLink) or len(self.classes_) > 2 or has_missing(X):
             return settled(self.link_.score(*self._moments(X)))
-        sides = self.link_.side(np.concatenate(list(self._by_block(lambda view, block: view.means(block), X, False))))
-        return sides if is_decided(sides) else settled(self.link_.score(*self._moments(X)))
+        mu, limit = gather_rows(self._by_block(lambda view, block: view.means(block), X, False))
+        sides = self.link_.side(mu)
+        return sides if is_decided(sides, limit) else settled(self.link_.score(*self._moments(X)))
 
     def _view_of(self, dtype: Any, missing: bool = False) -> View:
         """The fastest way to latent moments, for rows with or without missing entries."""

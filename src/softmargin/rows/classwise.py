@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..arrays import Array, as_float64, namespace
+from ..arrays import Array, namespace
 from ..gaussian import ClassBelief
 from ..likelihoods import Likelihood
 from .features import Latent, LiftedView, View
@@ -68,10 +68,10 @@ class ClasswiseFeatures(NamedTuple):
         left = self.leftover if self.leftover.ndim == 2 else xp.stack(leftover, axis=1)
         return Latent(xp.stack(mu, axis=1), xp.stack(spread, axis=1), left)
 
-    def means(self, belief: ClassBelief) -> Array:
-        """The means alone, a column for each class."""
-        columns = [self.base.means(part) for part in belief.parts]
-        return namespace(*columns).stack(columns, axis=1)
+    def means(self, belief: ClassBelief) -> tuple[Array, Array]:
+        """The means and variances: with more than two classes, labels need both."""
+        latent = self.moments(belief)
+        return latent.mu, latent.v
 
     def gather(self, w: Array, b: Array) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
         """The sums of each class."""
@@ -115,7 +115,5 @@ class KernelViews(NamedTuple):
         xp = namespace(*mu)
         return xp.stack(mu, axis=1), xp.stack(v, axis=1)
 
-    def means(self, X: Array) -> Array:
-        K, _ = self.views[0].covariances(X)
-        means = [as_float64(K @ view.coefficients) for view in self.views]
-        return namespace(*means).stack(means, axis=1)
+    def means(self, X: Array) -> tuple[Array, Array]:
+        return self.moments(X)

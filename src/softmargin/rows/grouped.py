@@ -117,11 +117,12 @@ class GroupedFeatures(NamedTuple):
             for z, place in members.columns():
                 shared, by_dummies = self._along(path, place, parts)
                 spread += z * (_row_dots(own.take(place, axis=0), members.z) + 2 * (shared + by_dummies))
-        return Latent(self.means(belief), as_float64(clipped_at_zero(spread)), self.leftover)
+        return Latent(self.at(belief.mean), as_float64(clipped_at_zero(spread)), self.leftover)
 
-    def means(self, belief: ArrowBelief) -> np.ndarray:
-        """The means alone."""
-        return self.at(belief.mean)
+    def means(self, belief: ArrowBelief) -> tuple[np.ndarray, np.ndarray]:
+        """The means and variances: the latter take little time."""
+        latent = self.moments(belief)
+        return latent.mu, latent.v
 
     def cross(self, belief: ArrowBelief) -> np.ndarray:
         r""":math:`Cov(u_{core}, f)` of each row."""

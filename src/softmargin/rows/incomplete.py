@@ -137,9 +137,10 @@ class IncompleteFeatures:
         """Moments with missing entries predicted from the observed ones, without the label."""
         return self.foreseen(belief).moments(belief)
 
-    def means(self, belief: Any) -> np.ndarray:
-        """Their means; those of missing entries take as long as all moments."""
-        return self.moments(belief).mu
+    def means(self, belief: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The means and variances: those of missing entries are computed together."""
+        latent = self.moments(belief)
+        return latent.mu, latent.v
 
     def foreseen(self, belief: Any) -> FilledFeatures:
         """The rows with missing entries as predicted from the observed ones."""

@@ -172,8 +172,10 @@ class KernelView(NamedTuple):
     def moments(self, X: Array) -> tuple[Array, Array]:
         return self.moments_from(*self.covariances(X))
 
-    def means(self, X: Array) -> Array:
-        return as_float64(self.covariances(X)[0] @ self.coefficients)
+    def means(self, X: Array) -> tuple[Array, Array]:
+        """The means, and the variances of the prior."""
+        K, prior = self.covariances(X)
+        return as_float64(K @ self.coefficients), as_float64(prior)
 
     def covariances(self, X: Array) -> tuple[Array, Array]:
         """``k(X, Z)`` and ``k(x, x)``."""

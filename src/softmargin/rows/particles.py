@@ -233,8 +233,8 @@ class ParticleView(NamedTuple):
         mu, v = xp.mean(f, axis=0), xp.var(f, axis=0)
         return (mu[:, 0], v[:, 0]) if mu.shape[1] == 1 else (mu, v)
 
-    def means(self, X: Array) -> Array:
-        return self.moments(X)[0]
+    def means(self, X: Array) -> tuple[Array, Array]:
+        return self.moments(X)
 
     def values(self, X: Array) -> Array:
         """The latent values of each particle: (particle, row, class)."""
