@@ -62,10 +62,10 @@ def _pairs_of(problem: Problem, index: int, seen: Any) -> Array:
     likelihood: Any = problem.likelihood
     features: Any = problem.features(index)
     _, y, weight = problem.table.block(index)
-    mu, v = (latent := features.moments(seen)).mu, latent.v
-    hessian, found, xp = likelihood.hessian(y, mu, v), [], namespace(mu)
-    for j in range(mu.shape[1] - 1):
-        unit = xp.zeros_like(mu)
+    latent = features.moments(seen)
+    hessian, found, xp = likelihood.hessian(y, latent.mu, latent.v), [], namespace(latent.mu)
+    for j in range(latent.mu.shape[1] - 1):
+        unit = xp.zeros_like(latent.mu)
         unit[:, j] = 1.0
         w = -weight[:, None] * likelihood.hessian_times(y, hessian, unit)[:, j + 1 :]
         found += features.gather(clipped_at_zero(w), xp.zeros_like(w))[0]
