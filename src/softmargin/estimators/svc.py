@@ -37,7 +37,8 @@ class BayesianSVC(KernelClassifier):
     inference : {"auto", "cavi", "svi", "adam", "gibbs", "ecm", "batch"}
         ``"cavi"`` is coordinate ascent over all rows; ``"svi"`` takes natural-gradient steps on minibatches, and its
         ``bound_`` is an estimate, lower than the bound of the belief; ``"adam"`` takes Adam steps along the plain
-        gradient (Wistuba and Rawat 2018), and is slower.  ``"auto"`` is ``"cavi"`` below 50,000 rows (and where weights are very uneven), and otherwise
+        gradient (Wistuba and Rawat 2018), and is slower.  ``"auto"`` is ``"cavi"`` below 50,000 rows (and where weights
+        are very uneven), and otherwise
         ``"svi"`` followed by one full pass.  ``"gibbs"`` samples from the posterior (slow, a reference for the others;
         for the hinge and, with ``pip install "softmargin[gibbs]"``, the logistic loss); ``"ecm"`` finds the
         posterior mode (Henao et al. 2014; for the hinge).  ``"batch"`` is ``"cavi"`` with an inducing point at every
