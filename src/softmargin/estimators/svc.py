@@ -38,11 +38,10 @@ class BayesianSVC(KernelClassifier):
         ``"cavi"`` is coordinate ascent over all rows; ``"svi"`` takes natural-gradient steps on minibatches, and its
         ``bound_`` is an estimate, lower than the bound of the belief; ``"adam"`` takes Adam steps along the plain
         gradient (Wistuba and Rawat 2018), and is slower.  ``"auto"`` is ``"cavi"`` below 50,000 rows (and where weights
-        are very uneven), and otherwise
-        ``"svi"`` followed by one full pass.  ``"gibbs"`` samples from the posterior (slow, a reference for the others;
-        for the hinge and, with ``pip install "softmargin[gibbs]"``, the logistic loss); ``"ecm"`` finds the
-        posterior mode (Henao et al. 2014; for the hinge).  ``"batch"`` is ``"cavi"`` with an inducing point at every
-        distinct row.
+        are very uneven), and otherwise ``"svi"`` followed by one full pass.  ``"gibbs"`` samples from the posterior
+        (slow, a reference for the others; for the hinge and, with ``pip install "softmargin[gibbs]"``, the logistic
+        loss); ``"ecm"`` finds the posterior mode (Henao et al. 2014; for the hinge).  ``"batch"`` is ``"cavi"`` with an
+        inducing point at every distinct row.
     tune : {"logistic", "bound", "bound-steps", "loo"} or None
         The criterion for the kernel: the bound of the logistic loss, whatever ``loss`` is; the bound of ``loss``
         itself, maximised by L-BFGS or by the gradient steps of Wenzel et al. (2017); or the logistic bound, after
