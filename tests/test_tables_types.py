@@ -199,4 +199,4 @@ def test_numbers_that_pandas_holds_as_categories_may_be_identifiers():
 @pytest.mark.parametrize("largest", [10**400, -(10**400)], ids=["positive", "negative"])
 def test_whole_numbers_too_large_for_a_float_are_named(largest):
     with pytest.raises(ValueError, match="Column 'x' holds infinity or a number too large"):
-        TableEncoder().fit(pd.DataFrame({"x": [largest, *range(30)]}))
+        TableEncoder().fit(pd.DataFrame({"x": pd.Series([largest, *range(30)], dtype=object)}))
