@@ -1,9 +1,10 @@
 """Claim: each wrong sign, factor and index in the mathematics either fails a test or has a documented reason not to.
 
-Each mutant is one change to the likelihoods, priors, kernels, rows, links, leave-one-out moments, engine, steps or
-Gaussian beliefs: a sign flipped, a product turned into a quotient, a constant raised, a term dropped, an index or a
-slice moved by one, an axis, a comparison, a branch or a choice of two swapped.  Left alone are texts, hints and errors,
-what is set by a name (tolerances, limits) or by a default, and numbers so tiny or huge that they only guard.
+Each mutant is one change to the likelihoods, priors, kernels, rows, links, leave-one-out moments, engine, steps,
+Gaussian beliefs or the coupling of classes in streams: a sign flipped, a product turned into a quotient, a constant
+raised, a term dropped, an index or a slice moved by one, an axis, a comparison, a branch or a choice of two swapped.
+Left alone are texts, hints and errors, what is set by a name (tolerances, limits) or by a default, and numbers so tiny
+or huge that they only guard.
 
 All tests of these parts are collected once, and run once to see which lines each of them reaches.  For each mutant the
 process forks and the function's code is replaced in memory (nothing on disk is touched).  Then the tests that reach the
@@ -59,7 +60,7 @@ TESTS = {
         "ecm",
     ],
     "kernels/": ["kernels", "kernels_rounding", "kernel_gaps", "kernel_parameters"],
-    "links.py": ["links", "links_classes", "links_search"],
+    "links.py": ["links", "links_classes", "links_search", "predict"],
     "loo.py": ["loo", "particle_links", *CLASSWISE],
     "engine.py": ["engine", *CLASSWISE, "rows_incomplete", "rows_incomplete_bound"],
     "gaussian.py": ["gaussian", "mutants_gaussian", *CLASSWISE, "steps", "steps_parts"],
@@ -76,6 +77,7 @@ TESTS = {
         *CLASSWISE,
     ],
     "steps.py": ["steps", "steps_rules", "steps_parts", *CLASSWISE],
+    "coupling.py": ["streaming_classes"],
     "rows/": [
         "rows",
         "rows_grouped",
@@ -90,6 +92,7 @@ TESTS = {
         "particles",
         "particle_links",
         "mutants_rows",
+        "predict",
         "kernel_gaps",
         *CLASSWISE,
     ],

@@ -13,6 +13,7 @@ from softmargin.arrays import combined, to_numpy
 from softmargin.chunks import Table
 from softmargin.coupling import CoupledProblem, Coupling
 from softmargin.likelihoods import AugmentedHinge, CrammerSinger, Gaussian, Hinge, OneVersusRest, Rivals, Softmax
+from softmargin.rows import IncompleteRows
 from softmargin.streaming import absorb, begun
 from test_classwise import K, fitted, small_problem, three_classes
 from test_likelihoods_classes import whole_hessians
@@ -24,9 +25,8 @@ EXACTLY = {"tol": 1e-12, "max_passes": 500}
 
 def by_loops(problem, belief):
     """Minus the coupling of all pairs of classes, row by row."""
-    mu, v = (latent := problem.latent(belief)).mu, latent.v
-    _, y, weight = problem.table.X, problem.table.y, problem.table.weight
-    phi, hessians = problem.rows.rows.lift(problem.table.X).phi, whole_hessians(problem.likelihood, y, mu, v)
+    latent, (X, y, weight, _) = problem.latent(belief), problem.table
+    phi, hessians = problem.rows.rows.lift(X).phi, whole_hessians(problem.likelihood, y, latent.mu, latent.v)
     pairs = [(j, k) for j in range(K) for k in range(j + 1, K)]
     rows = range(len(y))
     return [-sum(weight[i] * hessians[i, j, k] * np.outer(phi[i], phi[i]) for i in rows) for j, k in pairs]
@@ -104,6 +104,15 @@ def test_the_objective_of_a_batch_is_measured_from_the_past_alone():
     assert_allclose((gained(1e-4) - gained(-1e-4)) / 2e-4, np.sum(slopes * change), rtol=1e-6)
 
 
+def test_joint_steps_answer_for_past_rows_too(rng):
+    problem = small_problem(Softmax())
+    stream, _ = absorb(None, problem, **EXACTLY)
+    coupled, x = CoupledProblem.of(problem, stream.coupling, stream.belief), rng.normal(size=(6, K))
+    (_, own), (_, answer) = (each.stats_and_answer(stream.belief) for each in (problem, coupled))
+    assert_allclose(answer(x), own(x) + stream.coupling.pulled(x))
+    assert np.abs(answer(x) - own(x)).max() > 1
+
+
 def replace_means(belief, means):
     return belief._replace(parts=tuple(one._replace(mean=means[:, k]) for k, one in enumerate(belief.parts)))
 
@@ -128,6 +137,14 @@ def test_there_is_no_coupling_without_need_or_room(monkeypatch):
     assert begun(problem, ascent, stream.record).coupling is None  # a fit does not pay for what only streams need
     monkeypatch.setattr(coupling, "_MOST", 3 * 6**2 - 1)
     assert absorb(None, problem)[0].coupling is None
+
+
+def test_there_is_no_coupling_of_rows_that_are_not_dense():
+    """Of rows with missing entries features depend on the belief."""
+    problem = small_problem(Softmax())
+    belief = absorb(None, problem)[0].belief
+    assert Coupling.of(problem, belief) is not None
+    assert Coupling.of(replace(problem, rows=IncompleteRows(problem.rows, 2)), belief) is None
 
 
 def test_torch_equals_numpy():

@@ -67,8 +67,9 @@ def _pairs_of(problem: Problem, index: int, seen: Any) -> Array:
     for j in range(latent.mu.shape[1] - 1):
         unit = xp.zeros_like(latent.mu)
         unit[:, j] = 1.0
-        w = -weight[:, None] * likelihood.hessian_times(y, hessian, unit)[:, j + 1 :]
-        found += features.gather(clipped_at_zero(w), xp.zeros_like(w))[0]
+        w = clipped_at_zero(-weight[:, None] * likelihood.hessian_times(y, hessian, unit)[:, j + 1 :])
+        G, _ = features.gather(w, w)
+        found += G
     return xp.stack(found)
 
 
