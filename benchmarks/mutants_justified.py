@@ -28,6 +28,7 @@ JUSTIFIED: dict[str, str] = {
     "links.py fit_softmax_link: 1.0 -> 2.0": (
         "where the search begins if nothing is huge: at half the slope, where the loss is less there"
     ),
+    "links.py is_decided: 1 -> 2": "a wider margin: variances are computed where they need not be",
     "links.py _link_loss: -weight * y -> -weight / y": "labels are -1 and +1, each its own inverse",
     "links.py _softmax_link_loss: 0 -> 1 (#3)": "slope and offset have the same prior deviation",
     "links.py _softmax_link_loss: 0 -> 1 (#4)": "slope and offset have the same prior deviation",

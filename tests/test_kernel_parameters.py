@@ -143,7 +143,7 @@ def test_bounds_that_a_sum_or_product_with_ours_would_lose_are_named_in_a_warnin
     for combine in (lambda: RBF() + theirs, lambda: RBF() * theirs, lambda: RBF().__radd__(theirs)):
         with pytest.warns(UserWarning, match=r"The bounds of k2__sigma_0 in .* are lost in a sum or product") as seen:
             combine()
-        assert [warning.filename for warning in seen] == [__file__]
+        assert [(warning.filename, warning.lineno) for warning in seen] == [(__file__, combine.__code__.co_firstlineno)]
     (RBF() + sk.WhiteKernel(0.1)).with_theta(np.zeros(2))  # bounds that nobody has set: no warning
 
 

@@ -6,8 +6,10 @@ import pytest
 from sklearn.datasets import make_classification
 
 from softmargin import BayesianGPC, BayesianKernelMachine, BayesianLinearSVC, BayesianMixedSVC, BayesianSVC, chunks
+from softmargin.gaussian import from_natural
 from softmargin.kernels import RBF
 from softmargin.links import LogisticLink, ProbitLink, is_decided, settled
+from softmargin.rows import Features
 
 X, y = make_classification(300, n_features=6, flip_y=0.2, random_state=0)
 GROUPED = pd.DataFrame(X, columns=list("abcdef")).assign(group=np.arange(300) % 7)
@@ -64,6 +66,14 @@ def test_means_alone_are_the_means_with_variances(fitted, name):
     mu, v = model._view.moments(rows.astype(model._dtype))
     assert np.array_equal(alone, mu)
     assert np.all(limit >= v * (1 - 1e-6))  # the precision of the rows may be single
+
+
+def test_limits_of_variances_include_what_weights_leave_over():
+    rng, belief = np.random.default_rng(0), from_natural(np.diag([1e3, 1e4]), np.ones(2))
+    features = Features(rng.normal(size=(5, 2)), np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
+    _, limit = features.means(belief)
+    assert np.all(limit >= features.moments(belief).v)
+    assert np.all(limit <= features.leftover + 0.1)
 
 
 def test_means_of_many_classes():
