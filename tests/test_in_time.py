@@ -29,12 +29,12 @@ def clock(monkeypatch):
 
 def test_what_is_left_of_a_budget_is_never_negative(clock):
     watch, unlimited = Monitor(max_time=3.0), Monitor()
-    assert watch.left == 3.0
+    assert watch.time_left == 3.0
     clock.seconds += 2.5
-    assert watch.left == 0.5
+    assert watch.time_left == 0.5
     clock.seconds += 2.5
-    assert watch.left == 0.0
-    assert unlimited.left == math.inf
+    assert watch.time_left == 0.0
+    assert unlimited.time_left == math.inf
 
 
 @pytest.mark.parametrize("n_rows", [3000, 20_000])

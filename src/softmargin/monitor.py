@@ -74,7 +74,7 @@ class Monitor:
         return self.spent(1.0)
 
     @property
-    def left(self) -> float:
+    def time_left(self) -> float:
         """Seconds left of the time budget, at least zero; infinitely many without one."""
         if self._max_time is None:
             return math.inf

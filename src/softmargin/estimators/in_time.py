@@ -29,10 +29,10 @@ def frequencies_in_time(
     A pass cannot be interrupted, and takes four times as long with twice as many frequencies.  So a fit with too many
     would exceed its time by several passes, for a belief that is far from converged.
     """
-    if n_frequencies <= fewest or monitor.left == math.inf:
+    if n_frequencies <= fewest or monitor.time_left == math.inf:
         return n_frequencies
     speed = multiplications_per_second()
-    while n_frequencies > fewest and least_work(n_frequencies, n_rows, n_classes, n_jobs) > monitor.left * speed:
+    while n_frequencies > fewest and least_work(n_frequencies, n_rows, n_classes, n_jobs) > monitor.time_left * speed:
         n_frequencies = max(fewest, n_frequencies // 2)
     return n_frequencies
 
