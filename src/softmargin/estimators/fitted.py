@@ -77,12 +77,17 @@ class FittedClassifier(LatentPredictions):
         return self._sides_of(self._numbers(X))
 
     def _sides_of(self, X: Any) -> np.ndarray:
-        """The same for rows that have been checked: of two classes means decide, unless one may be close to a tie."""
+        """The same for rows that have been checked: of two classes means decide, except in blocks with a near tie."""
         if isinstance(self.link_, SoftmaxLink) or len(self.classes_) > 2 or has_missing(X):
             return settled(self.link_.score(*self._moments(X)))
-        mu, limit = gather_rows(self._by_block(lambda view, block: view.means(block), X, False))
-        sides = self.link_.side(mu)
-        return sides if is_decided(sides, limit) else settled(self.link_.score(*self._moments(X)))
+        link = self.link_
+
+        def sides(view: View, block: np.ndarray) -> np.ndarray:
+            mu, limit = view.means(block)
+            side = link.side(mu)
+            return side if is_decided(side, limit) else settled(link.score(*view.moments(block)))
+
+        return np.concatenate(list(self._by_block(sides, X, False)))
 
     def _view_of(self, dtype: Any, missing: bool = False) -> View:
         """The fastest way to latent moments, for rows with or without missing entries."""
